@@ -20,10 +20,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from steppe.calibrate.fit import Array, Bounds, Params, robust_fit
 from steppe.calibrate.parts import KNOWN, Part, lane, load_part
 from steppe.calibrate.tables import Tables
+
+Mask = npt.NDArray[np.bool_]
 
 HBM_DERATE = 0.8  # the engine sets' literature value; fixed so that the ramp absorbs nothing of it
 SERVED = {"bf16": ("bfloat16", 2.0), "fp8": ("fp8", 1.0), "nvfp4": ("nvfp4", 0.5625)}
@@ -59,7 +62,7 @@ def geometric(law: Array, us: Array) -> float:
     return float(np.exp(np.mean(np.abs(np.log(law / us))))) if len(us) else float("nan")
 
 
-def _fit(law: Any, bounds: Bounds, frame: Any, held: Array) -> tuple[Params, float]:
+def _fit(law: Any, bounds: Bounds, frame: Any, held: Mask) -> tuple[Params, float]:
     """Parameters over all rows, and the error on `held` rows of a fit that did not see them."""
     seen = frame[~held]
     blind = robust_fit(lambda p: law(p, seen), bounds, seen.us.to_numpy(float))
@@ -83,7 +86,8 @@ def gemm(part: Part, tables: Tables) -> tuple[list[Entry], Params]:
         def law(p: Params, f: Any, peak: float = peak, width: float = width) -> Array:
             m, n, k = (f[c].to_numpy(float) for c in "mnk")
             work = 2 * m * n * k / (peak * p["eps"] * m / (m + p["half"]))
-            return np.maximum(work, width * n * k / (HBM_DERATE * part.hbm))
+            us: Array = np.maximum(work, width * n * k / (HBM_DERATE * part.hbm))
+            return us
 
         ks = sorted(rows.k.unique())
         held = rows.k.isin(ks[2::4]).to_numpy()
@@ -177,7 +181,8 @@ def collectives(part: Part, tables: Tables) -> Iterator[Entry]:
 
     def law(p: Params, f: Any) -> Array:
         b = f.bytes.to_numpy(float)
-        return np.maximum(p["floor"] + b / p["transition"], b / p["peak"])
+        us: Array = np.maximum(p["floor"] + b / p["transition"], b / p["peak"])
+        return us
 
     for op, ranks, rows, path in _curves(part, tables):
         curve = rows.groupby("message_size", as_index=False).us.median()

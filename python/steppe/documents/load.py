@@ -1,6 +1,6 @@
 """Loading one file into a document. Results are cached by path, size and time of change.
 
-The `load_*` functions raise `DocumentError` listing every problem of the file; `load_file` returns the problems instead.
+The `load_*` functions raise `DocumentError` listing every problem of the file; `load_file` returns them instead.
 """
 
 from __future__ import annotations

@@ -100,6 +100,8 @@ def _message(kind: str, item: Any, model: type[BaseModel]) -> str:
 
 def _text_message(value: Any, context: Any) -> str:
     length = context.get("min_length", context.get("max_length", 1))
+    if (pattern := context.get("pattern")) and value.strip():
+        return f"{_shown(value)} is not accepted; it must match {pattern}"
     if length > 1:
         return f"must have {length} characters, not {len(value)}; state a full SHA-256 in hexadecimal"
     return "is blank; state a name"

@@ -151,7 +151,7 @@ def _kv_cache(stated: Mapping[str, Any], method: str) -> str | None:
 
 def _is_modelopt(stated: Mapping[str, Any]) -> bool:
     producer = stated.get("producer")
-    return "quant_algo" in stated or (isinstance(producer, Mapping) and producer.get("name") == "modelopt")
+    return "quant_algo" in stated or "quantization" in stated or (isinstance(producer, Mapping) and producer.get("name") == "modelopt")
 
 
 def _plain(config: Config) -> Weight:

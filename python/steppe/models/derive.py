@@ -125,6 +125,8 @@ def _globals(derived: Architecture, quant: quantization.Quantization) -> Graph:
         keys["weight_block"] = quant.default.block
     if quant.default.dtype != quant.plain.dtype:
         keys["embedding_dtype"] = quant.plain.dtype
+    if quant.kv_cache:
+        keys["kv_cache_dtype"] = quant.kv_cache
     return keys
 
 

@@ -1,12 +1,29 @@
 """One module a family of architectures, and the table of the architectures they derive."""
 
 from steppe.models.architecture import Family
-from steppe.models.families import dense
+from steppe.models.families import deepseek, dense, dsa, gdn, moe, nemotron
 
 FAMILIES: dict[str, Family] = {
+    "DeepseekV2ForCausalLM": deepseek.deepseek,
+    "DeepseekV3ForCausalLM": deepseek.deepseek,
+    "DeepseekV32ForCausalLM": dsa.sparse_latent,
+    "GlmMoeDsaForCausalLM": dsa.sparse_latent,
+    "GptOssForCausalLM": moe.gpt_oss,
+    "KimiK25ForConditionalGeneration": deepseek.deepseek,
     "LlamaForCausalLM": dense.llama,
-    "MistralForCausalLM": dense.llama,
+    "MiniMaxM2ForCausalLM": moe.minimax_m2,
     "Ministral3ForCausalLM": dense.llama,
+    "MistralForCausalLM": dense.llama,
+    "MixtralForCausalLM": moe.mixtral,
+    "NemotronHForCausalLM": nemotron.nemotron_h,
     "Qwen2ForCausalLM": dense.qwen2,
+    "Qwen3NextForCausalLM": gdn.qwen_hybrid,
+    "Qwen3_5ForCausalLM": gdn.qwen_hybrid,
+    "Qwen3_5ForConditionalGeneration": gdn.qwen_hybrid,
+    "Qwen3_5MoeForCausalLM": gdn.qwen_hybrid,
+    "Qwen3_5MoeForConditionalGeneration": gdn.qwen_hybrid,
     "Qwen3ForCausalLM": dense.qwen3,
+    "Qwen3MoeForCausalLM": moe.qwen3_moe,
+    "Qwen3VLForConditionalGeneration": dense.qwen3,
+    "Qwen3VLMoeForConditionalGeneration": moe.qwen3_moe,
 }

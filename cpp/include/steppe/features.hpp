@@ -48,6 +48,7 @@ enum class PairFigure : std::uint8_t {
   pairs,     // causal (query, key) pairs: s*c + s^2/2 in full, the window's band otherwise
   visible,   // longest visible context: c + s, or min(c + s, window + slack)
   context,   // keys of chunks that continue a cached prefix: sum of visible where c > 0
+  chunked,   // rows with each chunk rounded up to `slack` at least: sum of max(s, slack)
 };
 
 struct PairClass {

@@ -37,6 +37,8 @@ struct Gemm {
   double throttle = 0, throttle_us = 1;
   double mem_us = 0;         // weight bytes over the achieved bandwidth
   double mem_row_us = 0;     // activation bytes a row, likewise
+  double hot_rows = 0;       // rows whose activations fill half the L2 of a part that keeps them there (0: none does)
+  double act_gain = 1;       // ... and how much faster they are read from it
   double row_us = 0;         // quantiser a row
   double t0 = 0, multi_us = 0, align_us = 0, align_from = 2;
 
@@ -67,7 +69,14 @@ struct Gemm {
     }
     return us * (1 + throttle * us / (us + throttle_us));
   }
-  double memory_us(double m) const noexcept { return mem_us + mem_row_us * m; }
+  double memory_us(double m) const noexcept {
+    double rows = mem_row_us * m;
+    if (act_gain > 1) {
+      const double fill = m / hot_rows, cold = fill * fill / (1 + fill * fill);
+      rows *= cold + (1 - cold) / act_gain;
+    }
+    return mem_us + rows;
+  }
   // What is neither arithmetic nor memory: launch, quantiser, alignment of eager row counts.
   double fixed_us(double m, bool eager) const noexcept {
     double us = t0 + row_us * m + (m > 1 ? multi_us : 0);

@@ -41,7 +41,7 @@ MAMBA_MODES = ("all", "align", "none")
 
 # vllm/config/cache.py:71
 DEFAULT_BLOCK = 16
-# The V3.2 indexer takes pages of 64 tokens only. vllm/v1/attention/backends/mla/indexer.py:255-258
+# The V3.2 indexer takes pages of 64 tokens only. vllm/v1/attention/backends/mla/indexer.py:203-204
 INDEXER_BLOCK = 64
 # DeepSeek-V4's packed backends. vllm/models/deepseek_v4/sparse_mla.py:60-61
 COMPRESSED_BLOCK = 256

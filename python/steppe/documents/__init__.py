@@ -3,6 +3,7 @@
 Importing this package imports pydantic; `import steppe` does not.
 """
 
+from steppe.documents.bundle import Bundle, check_bundle, load_bundle
 from steppe.documents.coefficients import Coefficient, CoefficientSet, Law, Scope, Source
 from steppe.documents.deployment import (
     Dbo,
@@ -27,6 +28,16 @@ from steppe.documents.graph import (
     Stack,
 )
 from steppe.documents.hardware import Chip, Fabric, StorageDevice
+from steppe.documents.load import (
+    load_chip,
+    load_coefficient_set,
+    load_fabric,
+    load_graph,
+    load_storage,
+    load_workload,
+    parse,
+)
+from steppe.documents.problems import InvalidDeployment, InvalidDocument, Problem
 from steppe.documents.scenario import (
     Cluster,
     Lengths,
@@ -38,6 +49,7 @@ from steppe.documents.scenario import (
 )
 
 __all__ = [
+    "Bundle",
     "CacheSpec",
     "Chip",
     "Cluster",
@@ -50,6 +62,8 @@ __all__ = [
     "Eplb",
     "Fabric",
     "Global",
+    "InvalidDeployment",
+    "InvalidDocument",
     "Law",
     "LayerKind",
     "Lengths",
@@ -59,6 +73,7 @@ __all__ = [
     "Parallel",
     "PdTransfer",
     "Pool",
+    "Problem",
     "Scenario",
     "ScenarioWorkload",
     "Scope",
@@ -71,4 +86,13 @@ __all__ = [
     "Trace",
     "TraceHeader",
     "Workload",
+    "check_bundle",
+    "load_bundle",
+    "load_chip",
+    "load_coefficient_set",
+    "load_fabric",
+    "load_graph",
+    "load_storage",
+    "load_workload",
+    "parse",
 ]

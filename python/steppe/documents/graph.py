@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
 from steppe.documents.base import (
     Broken,
@@ -35,10 +35,13 @@ from steppe.documents.vocabulary import (
 
 MAX_REPEAT = 10_000  # layers a stack may repeat: far above any model, far below what would exhaust memory
 
+WeightBlock = Annotated[str, StringConstraints(pattern=r"^(?:[1-9][0-9]{0,5}x[1-9][0-9]{0,5})?$")]
+
 _ONLY_FOR: dict[str, frozenset[str]] = {
     "n": frozenset({"GEMM", "GroupedGEMM"}),
     "k": frozenset({"GEMM", "GroupedGEMM"}),
     "weight_dtype": frozenset({"GEMM", "GroupedGEMM"}),
+    "weight_block": frozenset({"GEMM", "GroupedGEMM"}),
     "compute_dtype": frozenset({"GEMM", "GroupedGEMM"}),
     "experts": frozenset({"GroupedGEMM"}),
     "top_k": frozenset({"GroupedGEMM"}),
@@ -99,6 +102,7 @@ class Node(Document):
     gated: bool = True
     replicated: bool = False
     launches: Positive = 1
+    weight_block: WeightBlock = ""
     compute_dtype: Literal[Dtype, ""] = ""
 
     def broken_rules(self) -> Iterator[Broken]:
@@ -243,12 +247,19 @@ class CacheSpec(Document):
 
 
 class Global(Document):
-    """Facts of the whole model."""
+    """Facts of the whole model.
+
+    `weight_block`: the tile one scale covers, e.g. "128x128"; a node that states its own `weight_dtype` inherits none.
+    `embedding_dtype`: of the embeddings, where it is not `weight_dtype`. `kv_cache_dtype`: what the checkpoint asks for.
+    """
 
     hidden_size: Positive
     vocab_size: Positive
     tie_word_embeddings: bool
     weight_dtype: Dtype
+    weight_block: WeightBlock = ""
+    embedding_dtype: Literal[Dtype, ""] = ""
+    kv_cache_dtype: str = ""
 
 
 class DerivedFrom(Document):

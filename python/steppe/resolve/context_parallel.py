@@ -10,7 +10,7 @@ from typing import Any
 
 from steppe.documents import Node
 from steppe.resolve.builder import CONTEXT_ROWS, DECODE_TOKENS, PREFILLS, TOKENS, FeatureRef, PlanBuilder
-from steppe.resolve.collectives import Collectives
+from steppe.resolve.plan_collectives import Collectives
 from steppe.resolve.geometry import is_latent, shards_context
 from steppe.resolve.resolved import Resolution
 

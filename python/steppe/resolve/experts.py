@@ -1,67 +1,69 @@
-"""Where experts live and how many token-expert pairs reach the fullest rank (laws.md 4)."""
+"""Experts: expert parallelism, load balancing, and the all-to-all backend."""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-
-from steppe.documents import Node
-from steppe.resolve.resolved import Resolution
+from steppe.engine.v0_31 import parallel as facts
+from steppe.resolve.case import Case
+from steppe.resolve.rules import refuse
 
 
-@dataclass(frozen=True, slots=True)
-class Experts:
-    """One layer's routed experts on the fullest rank."""
-
-    experts: int  # logical experts of the layer
-    top_k: int
-    n: int  # expert width
-    k: int  # model width the experts see (the latent width where there is one)
-    local_experts: int  # physical experts the fullest rank holds
-    shards: int  # ranks that share each expert's weights
-    funnel: int  # data-parallel ranks whose tokens reach this rank's experts
-    pairs_per_token: float  # token-expert pairs of the fullest rank per token of this rank
-    dp_slice: float  # ranks that split an expert's arithmetic beyond tensor parallelism
-
-
-def moe_dp_funnel(r: Resolution) -> int:
-    """Ranks whose tokens reach one rank's experts: dp, whenever the expert group is wider than one.
-
-    COVERAGE LIMIT: the prefill-context width is left out. Under pcp each rank routes its own share of a prompt, and the
-    engine gathers tokens over the whole expert group (vllm/model_executor/layers/fused_moe/runner/moe_runner.py), so
-    with pcp > 1 and experts spread over it the tokens of pcp ranks meet; here only those of dp ranks are charged.
-    """
-    return r.widths.dp if r.widths.moe_group > 1 and r.widths.dp > 1 else 1
+def redundant_experts(case: Case) -> int:
+    """Extra physical experts of the load balancer. Refuses what the engine would not place."""
+    eplb, widths = case.engine.eplb, case.widths
+    redundant = eplb.num_redundant_experts if eplb else 0
+    if case.parallel.enable_expert_parallel and not case.shape.experts:
+        refuse("ep_dense")
+    if eplb and eplb.enable_eplb:
+        if widths.ep == 1:
+            refuse("eplb_without_ep")
+        for node in case.shape.experts:
+            if ((node.experts or 0) + redundant) % widths.ep:
+                refuse("eplb_uneven", experts=node.experts, redundant=redundant, ep=widths.ep)
+    elif redundant:
+        refuse("redundant_without_eplb", redundant=redundant)
+    if case.shape.experts and widths.ep > case.shape.expert_count + redundant:
+        refuse("ep_width", ep=widths.ep, experts=case.shape.expert_count + redundant)
+    return redundant
 
 
-def lift_experts(r: Resolution, node: Node) -> Experts:
-    """Place the experts of `node`.
+def check_expert_slices(case: Case) -> None:
+    """Without expert parallelism every expert is cut over all ranks of the stage."""
+    widths = case.widths
+    if widths.ep > 1:
+        return
+    shards = widths.dp * widths.pcp * widths.tp
+    for node in case.shape.experts:
+        if (node.n or 0) % shards:
+            refuse("experts_tp", inner=node.n, shards=shards)
 
-    With expert parallelism a rank owns whole experts, the fullest one ceil((experts + redundant)/ep) of them. Without
-    it every rank holds every expert, sliced over tp*dp.
 
-    COVERAGE LIMIT: without expert parallelism and with pcp > 1 each rank is charged 1/(dp*tp) of every expert. The
-    engine flattens dp, pcp and tp into one tensor group and holds 1/(dp*pcp*tp)
-    (vllm/model_executor/layers/fused_moe/config.py), but then runs a reduction over the prefill-context ranks that is
-    not priced.
-    """
-    assert node.experts and node.top_k and node.n and node.k
-    funnel = moe_dp_funnel(r)
-    if r.widths.ep > 1:
-        physical = node.experts + r.settings.redundant_experts
-        local, shards, share, dp_slice = math.ceil(physical / r.widths.ep), 1, 0.0, 1.0
-        share = local / physical
-    else:
-        local, shards, share = node.experts, r.widths.tp * r.widths.dp, 1.0
-        dp_slice = shards / r.widths.tp
-    return Experts(
-        experts=node.experts,
-        top_k=node.top_k,
-        n=node.n,
-        k=node.latent_size or node.k,
-        local_experts=local,
-        shards=shards,
-        funnel=funnel,
-        pairs_per_token=funnel * node.top_k * share,
-        dp_slice=dp_slice,
-    )
+def all2all_backend(case: Case) -> str:
+    """The all-to-all backend the engine runs; "" where the expert group is one rank."""
+    stated = case.engine.all2all_backend
+    if stated and stated not in facts.ALL2ALL_BACKENDS:
+        refuse("all2all_unknown", name=stated, known=", ".join(facts.ALL2ALL_BACKENDS))
+    if not case.shape.experts or case.widths.moe_group == 1:
+        return ""
+    if not stated:
+        case.record.assume("all2all_backend", facts.DEFAULT_ALL2ALL, why="the engine's default")
+        return facts.DEFAULT_ALL2ALL
+    if stated in facts.REMOVED_ALL2ALL:
+        case.record.assume("all2all_backend", facts.DEFAULT_ALL2ALL, why=f"'{stated}' was removed and falls back to it")
+        return facts.DEFAULT_ALL2ALL
+    if stated in facts.ALL2ALL_ALIASES:
+        name = facts.ALL2ALL_ALIASES[stated]
+        case.record.assume("all2all_backend", name, why=f"'{stated}' is an alias of it")
+        return name
+    return stated
+
+
+def sequence_parallel_moe(case: Case, backend: str) -> bool:
+    """Whether experts take tokens split over tp (vllm/config/parallel.py:718-735)."""
+    widths = case.widths
+    return backend in facts.SEQUENCE_PARALLEL_ALL2ALL and widths.ep > 1 and widths.tp > 1 and widths.dp > 1
+
+
+def note_ungraphed_all2all(case: Case, backend: str, cudagraph_mode: str) -> None:
+    """Record an all-to-all under which the release would turn CUDA graphs off."""
+    if backend in facts.UNGRAPHED_ALL2ALL and case.widths.dp > 1 and cudagraph_mode != "NONE":
+        case.record.assume("deepep_high_throughput_graphs", cudagraph_mode)

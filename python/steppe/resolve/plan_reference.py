@@ -18,9 +18,9 @@ from steppe.resolve.builder import (
     PlanBuilder,
 )
 from steppe.resolve.coefficients import Coefficients
-from steppe.resolve.collectives import Collectives
+from steppe.resolve.plan_collectives import Collectives
 from steppe.resolve.context_parallel import ContextParallel
-from steppe.resolve.experts import lift_experts
+from steppe.resolve.plan_experts import lift_experts
 from steppe.resolve.geometry import cache_bytes_per_token, is_latent, primary_attention, shards_context
 from steppe.resolve.precision import WEIGHT_BYTES, peak_flops, served_dtype
 from steppe.resolve.resolved import Resolution

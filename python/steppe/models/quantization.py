@@ -127,7 +127,9 @@ def read(config: Config, extra: Mapping[str, Any] | None = None) -> Quantization
     method = str(stated.get("quant_method") or ("modelopt" if _is_modelopt(stated) else "")).lower()
     if method not in SCHEMES:
         known = ", ".join(sorted(SCHEMES))
-        raise DeploymentError(f"{config.path}: unknown quantization method {method or '(none stated)'!r}; known: {known}")
+        raise DeploymentError(
+            f"{config.path}: unknown quantization method {method or '(none stated)'!r}; known: {known}"
+        )
     found = SCHEMES[method](Config(stated, path=f"{config.path}: quantization_config"), plain, config)
     found.kv_cache = _kv_cache(stated, method)
     return found
@@ -151,7 +153,11 @@ def _kv_cache(stated: Mapping[str, Any], method: str) -> str | None:
 
 def _is_modelopt(stated: Mapping[str, Any]) -> bool:
     producer = stated.get("producer")
-    return "quant_algo" in stated or "quantization" in stated or (isinstance(producer, Mapping) and producer.get("name") == "modelopt")
+    return (
+        "quant_algo" in stated
+        or "quantization" in stated
+        or (isinstance(producer, Mapping) and producer.get("name") == "modelopt")
+    )
 
 
 def _plain(config: Config) -> Weight:

@@ -35,7 +35,7 @@ def dimensions(config: Config) -> Mla:
         config.positive("q_lora_rank", default=None),
         config.positive("kv_lora_rank"),
         config.positive("qk_nope_head_dim"),
-        config.int("qk_rope_head_dim"),
+        config.count("qk_rope_head_dim"),
         config.positive("v_head_dim"),
     )
 
@@ -99,15 +99,15 @@ def deepseek(source: Source) -> Architecture:
         return Layer(f"mla_{kind}", block.nodes)
 
     layers = [layer(i) for i in range(count)]
-    modules = config.int("num_nextn_predict_layers", default=0)
+    modules = config.count("num_nextn_predict_layers", default=0)
     speculator = predictor(source, [layer(count + i) for i in range(modules)]) if modules else None
     return Architecture(hidden, vocab, tied(source), layers, head(source, hidden, vocab), speculator)
 
 
 def feed_forward(block: Block, config: Config, i: int) -> str:
     """The feed-forward block of layer `i`: "moe" or "dense" (deepseek_v2.py:1296-1301)."""
-    routed = config.int("n_routed_experts", default=0)
-    first, every = config.int("first_k_dense_replace", default=0), config.positive("moe_layer_freq", default=1)
+    routed = config.count("n_routed_experts", default=0)
+    first, every = config.count("first_k_dense_replace", default=0), config.positive("moe_layer_freq", default=1)
     if not routed or i < first or i % every:
         mlp(block, f"layers.{i}.mlp", config.positive("hidden_size"), config.positive("intermediate_size"))
         return "dense"
@@ -122,7 +122,7 @@ def routed_experts(config: Config, module: str, *, fp32_router: bool = False) ->
         config.positive("moe_intermediate_size"),
         config.positive("n_routed_experts"),
         config.positive("num_experts_per_tok"),
-        shared=config.int("n_shared_experts", default=0),
+        shared=config.count("n_shared_experts", default=0),
         fp32_router=fp32_router,
     )
 

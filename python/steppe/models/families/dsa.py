@@ -56,7 +56,7 @@ def sparse_latent(source: Source) -> Architecture:
         return Layer(f"dsa_{kind}" if own else f"dsa_shared_{kind}", block.nodes)
 
     layers = [layer(i) for i in range(count)]
-    modules = config.int("num_nextn_predict_layers", default=0)
+    modules = config.count("num_nextn_predict_layers", default=0)
     speculator = predictor(source, [layer(count + i) for i in range(modules)]) if modules else None
     return Architecture(hidden, vocab, tied(source), layers, head(source, hidden, vocab), speculator)
 
@@ -69,7 +69,7 @@ def scores(config: Config, i: int, count: int) -> bool:
         if len(pattern) != count:
             raise DocumentError(f"{config.path}: index_topk_pattern has {len(pattern)} entries for {count} layers")
         return bool(pattern[i] != "S")
-    offset, frequency = config.int("index_skip_topk_offset", default=2), config.positive("index_topk_freq", default=1)
+    offset, frequency = config.count("index_skip_topk_offset", default=2), config.positive("index_topk_freq", default=1)
     own = max(i - offset + 1, 0) % frequency == 0
     if config.has("indexer_types") and (config.per_layer("indexer_types", count)[i] == "full") != own:
         raise DocumentError(f"{config.path}: indexer_types contradicts index_topk_freq and its offset at layer {i}")

@@ -48,8 +48,8 @@ def hybrid_layer(source: Source, module: str, i: int, kind: str) -> Layer:
     else:
         delta_net(block, config, f"{module}.linear_attn")
     block.norm("norm_mid")
-    experts = config.int("num_experts", default=0)
-    step, dense = config.positive("decoder_sparse_step", default=1), config.list("mlp_only_layers", default=[])
+    experts = config.count("num_experts", default=0)
+    step, dense = config.positive("decoder_sparse_step", default=1), config.items("mlp_only_layers", default=[])
     sparse = bool(experts) and i not in dense and (i + 1) % step == 0
     if sparse:
         moe(block, qwen_experts(config, f"{module}.mlp"))
@@ -115,7 +115,7 @@ def _predictor(source: Source, count: int) -> Speculator | None:
     layer however many are stored (qwen3_5_mtp.py:171-181)."""
     config = source.config
     key = "mtp_num_hidden_layers" if config.has("mtp_num_hidden_layers") else "num_nextn_predict_layers"
-    modules = config.int(key, default=0)
+    modules = config.count(key, default=0)
     if not modules:
         return None
     hidden = config.positive("hidden_size")

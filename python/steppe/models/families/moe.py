@@ -31,7 +31,7 @@ def qwen3_moe(source: Source) -> Architecture:
     config = source.config
     hidden, vocab, count = config.positive("hidden_size"), config.positive("vocab_size"), layer_count(source)
     n_q, n_kv, d_h = heads(config)
-    step, dense = config.positive("decoder_sparse_step", default=1), config.list("mlp_only_layers", default=[])
+    step, dense = config.positive("decoder_sparse_step", default=1), config.items("mlp_only_layers", default=[])
     layers = []
     for i in range(count):
         block = Block(source.quant)
@@ -49,7 +49,7 @@ def qwen3_moe(source: Source) -> Architecture:
 
 def qwen_experts(config: Config, module: str) -> Moe:
     """Experts as Qwen states them; a shared expert has a sigmoid gate of its own (qwen3_moe.py:165-194)."""
-    shared = config.int("shared_expert_intermediate_size", default=0)
+    shared = config.count("shared_expert_intermediate_size", default=0)
     return Moe(
         module,
         config.positive("hidden_size"),

@@ -37,7 +37,7 @@ def block_types(config: Config, pattern: str, listed: str) -> list[str]:
             if letter not in _BLOCKS:
                 raise DocumentError(f"{config.path}: {pattern} holds {letter!r}; known: {' '.join(_BLOCKS)}")
         return [_BLOCKS[letter] for letter in letters]
-    kinds = [str(kind) for kind in config.list(listed)]
+    kinds = [str(kind) for kind in config.items(listed)]
     for kind in kinds:
         if kind not in _BLOCKS.values():
             raise DocumentError(f"{config.path}: {listed} holds {kind!r}; known: {', '.join(_BLOCKS.values())}")
@@ -53,7 +53,7 @@ def _layer(source: Source, module: str, i: int, count: int, kind: str) -> Layer:
         return Layer("mamba", block.nodes)
     if kind == "attention":
         n_q, n_kv, _ = heads(config)
-        d_h = config.int("head_dim", "attention_head_dim", default=0) or heads(config)[2]
+        d_h = config.count("head_dim", "attention_head_dim", default=0) or heads(config)[2]
         window = window_of(source, i, count) if i < count else None
         attention(block, Gqa(module, config.positive("hidden_size"), n_q, n_kv, d_h, rope=False, window=window))
         return Layer("full", block.nodes)
@@ -71,7 +71,7 @@ def mamba2(block: Block, config: Config, module: str) -> None:
     inner, hidden = n_heads * d_h, config.positive("hidden_size")
     in_proj = block.quant.linear(f"{module}.in_proj")
     block.gemm("in_proj", 2 * inner + 2 * groups * state + n_heads, hidden, in_proj)
-    # The engine keeps the state in fp32 unless the config says otherwise (vllm/model_executor/models/config.py:678-713).
+    # The engine keeps the state in fp32 unless told otherwise (vllm/model_executor/models/config.py:678-713).
     block.add(
         "RecurrentUpdate",
         role="mixer",
@@ -99,11 +99,11 @@ def ungated(block: Block, module: str, hidden: int, inner: int, up: str, down: s
 def _experts(block: Block, config: Config, module: str) -> bool:
     hidden, quant = config.positive("hidden_size"), block.quant
     inner, experts = config.positive("moe_intermediate_size"), config.positive("n_routed_experts")
-    latent = config.int("moe_latent_size", default=0)
+    latent = config.count("moe_latent_size", default=0)
     router(block, experts, hidden)
     if latent:
         block.gemm("latent_down", latent, hidden, quant.linear(f"{module}.fc1_latent_proj"), replicated=True)
-    shared = config.int("n_shared_experts", default=0)
+    shared = config.count("n_shared_experts", default=0)
     if shared:
         width = shared * config.positive("moe_shared_expert_intermediate_size")
         ungated(block, f"{module}.shared_experts", hidden, width, "shared_up", "shared_down")
@@ -138,11 +138,11 @@ def _predictor(source: Source, count: int) -> Speculator | None:
     """The prediction module: its own block pattern, one step, the projection before its first block column-parallel
     and gathered (vllm/model_executor/models/nemotron_h_mtp.py:40-190, 240-320)."""
     config = source.config
-    if not config.int("num_nextn_predict_layers", default=0):
+    if not config.count("num_nextn_predict_layers", default=0):
         return None
     default = not (config.has("mtp_hybrid_override_pattern") or config.has("mtp_layers_block_type"))
-    blocks = ["attention", "moe"] if default else block_types(
-        config, "mtp_hybrid_override_pattern", "mtp_layers_block_type"
+    blocks = (
+        ["attention", "moe"] if default else block_types(config, "mtp_hybrid_override_pattern", "mtp_layers_block_type")
     )
     hidden, layers = config.positive("hidden_size"), []
     for i, kind in enumerate(blocks):

@@ -190,7 +190,7 @@ Status aggregate(const Batch& batch, const FeaturePlan& plan, Features& out) noe
   set(kDecodes, n.decodes);
   set(kDecodeTokens, n.decode_tokens);
   set(kPrefills, n.requests - n.decodes);
-  set(kPrefillTokens, n.scheduled - n.decode_tokens);
+  set(kPrefillTokens, n.scheduled - n.decode_tokens - held_back);
   set(kContextRows, n.any_context > 0 ? tokens : 0);
   set(kUnpadded, !captured);
   set(kMaxContext, n.max_decode_context);

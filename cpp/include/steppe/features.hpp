@@ -22,7 +22,7 @@ enum Feature : std::uint16_t {
   kDecodes,         // ... of which decodes
   kDecodeTokens,    // tokens the decodes schedule
   kPrefills,        // requests that schedule more than decode_threshold
-  kPrefillTokens,   // tokens they schedule
+  kPrefillTokens,   // tokens of them this rank runs
   kContextRows,     // all rows when any request has context, else 0
   kUnpadded,        // 1 when no captured size holds the step (it runs at its own size)
   kMaxContext,      // longest decode context, this step's tokens included

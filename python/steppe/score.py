@@ -231,8 +231,6 @@ def _priced(point: Point, built: Built) -> Row:
         )
     except Error as error:
         return Row(point, None, str(error))
-    if not (math.isfinite(state.tpot) and state.tpot > 0):
-        return Row(point, None, f"the price of a step is not a positive time but {state.tpot}")
     return Row(point, state.tpot * 1e3, None)
 
 

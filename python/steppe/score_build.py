@@ -45,7 +45,8 @@ EXPERTS = {
     "trtllmmxfp4": "flashinfer_trtllm",
     "trtllmbf16experts": "flashinfer_trtllm",
     "trtllmfp8expertsmonolithic": "flashinfer_trtllm",
-    "modular": "flashinfer_trtllm_afp8",  # 4-bit weights on 8-bit activations (oracle/mxfp4.py:300-320)
+    # 4-bit weights on 8-bit activations (vllm/model_executor/layers/fused_moe/oracle/mxfp4.py:311)
+    "modular": "flashinfer_trtllm_afp8",
     "fp8moe_triton": "triton",
     "oaitriton": "triton",
     "fp8moe_flashinfer_cutlass": "flashinfer_cutlass",

@@ -51,10 +51,9 @@ def terminal(rows: Sequence[Row]) -> Group:
     table = Table(title="Error of the predicted time per output token, clean rows without a fault")
     for i, heading in enumerate(("model", "GPU", *HEADINGS)):
         table.add_column(heading, justify="left" if i < 2 else "right")
-    for line, total in _lines(rows):
-        if total and not table.rows[-1].end_section and line[0].startswith("clean"):
-            table.add_section()
-        table.add_row(*line, style="bold" if total else None)
+    lines = _lines(rows)
+    for i, (line, total) in enumerate(lines):
+        table.add_row(*line, style="bold" if total else None, end_section=not total and lines[i + 1][1])
     facts = summary(rows)
     both = facts["without_fault"]
     notes = [

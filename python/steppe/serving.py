@@ -66,7 +66,8 @@ def steady_state(
 
     `isl` and `osl` are prompt and output tokens, `concurrency` the requests in flight **per data-parallel rank**,
     `token_budget` the engine's max_num_batched_tokens, `dp` the ranks that step together (1 for dense models).
-    Raises DeploymentError when a length or width is not positive or the budget leaves no room for a prompt token.
+    Raises DeploymentError when a length or width is not positive, the budget leaves no room for a prompt token, or a step
+    price is not a positive time.
     """
     for name, value in (("isl", isl), ("osl", osl), ("concurrency", concurrency), ("dp", dp), ("rounds", rounds)):
         if not value > 0:
@@ -93,6 +94,8 @@ def _balance(
     rows = max(1, round(decodes))
     context = isl + osl / 2
     decode_step = step(rows, context, ())
+    if not (math.isfinite(decode_step) and decode_step > 0):
+        raise DeploymentError(f"the price of a step of {rows} decodes is {decode_step} s; it must be a positive time")
     room = token_budget - rows
     arrivals = rows * (concurrency - 1) / concurrency / osl  # prompts of other requests per step of this rank
     group = arrivals * dp
@@ -117,6 +120,8 @@ def _balance(
         new = min(arrivals * isl, room)
         one = mixed_step(new, 0.0 if isl <= room else isl / 2 - new / 2) if new >= 1 else decode_step
         tpot = max(one, decode_step) * max(1.0, arrivals * isl / room)
+    if not (math.isfinite(tpot) and tpot > 0):
+        raise DeploymentError(f"the price of a step with {tokens:.0f} prompt tokens is not a positive time")
     ttft = chunks * one + tpot / 2
     return SteadyState(tpot, ttft, decode_step, one, share, decodes, chunks)
 

@@ -66,8 +66,8 @@ def steady_state(
 
     `isl` and `osl` are prompt and output tokens, `concurrency` the requests in flight **per data-parallel rank**,
     `token_budget` the engine's max_num_batched_tokens, `dp` the ranks that step together (1 for dense models).
-    Raises DeploymentError when a length or width is not positive, the budget leaves no room for a prompt token, or a step
-    price is not a positive time.
+    Raises DeploymentError when a length or width is not positive, the budget leaves no room for a prompt token, or a
+    step price is not a positive time.
     """
     for name, value in (("isl", isl), ("osl", osl), ("concurrency", concurrency), ("dp", dp), ("rounds", rounds)):
         if not value > 0:

@@ -203,7 +203,9 @@ def predict(
     load is refused (steppe.Error) becomes a row with the reason; any other exception is a fault and passes through.
     """
     if build is None:
-        from steppe.score_build import build
+        from steppe import score_build
+
+        build = score_build.build
     known: dict[Launch, Built | str] = {}
     rows: list[Row] = []
     for point in points:

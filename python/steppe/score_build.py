@@ -116,7 +116,7 @@ def documents(launch: Launch) -> list[dict[str, Any]]:
         "kind": "Scenario",
         "name": name,
         "model": model_of(launch),
-        "coefficients": [f"{part}-engine", f"{part}-refined"],
+        "coefficients": [f"{part}-{kind}" for kind in ("reference", "engine", "refined")],
         # the version chooses the lane of the all-reduce curve, and a point may say which lane that was
         "engine_version": launch.all_reduce_lane or launch.engine_version or RULES,
         "cluster": cluster,
@@ -139,5 +139,5 @@ def build(launch: Launch) -> Built:
         path = Path(folder) / "deployment.yaml"
         path.write_text(yaml.safe_dump_all(documents(launch), sort_keys=False), encoding="utf-8")
         kernel: Any = steppe.open(path)
-    budget = launch.token_budget or int(kernel.resolved()["max_num_batched_tokens"])
+    budget = launch.token_budget or int(kernel.resolution.settings.max_num_batched_tokens)
     return Built(kernel_step(kernel), budget)

@@ -26,9 +26,17 @@ QUESTIONS = ("request", "weights", "capacity")
 BARS = {"request": 0.01, "weights": 0.02, "capacity": 0.05}  # relative
 CAPACITY_GIB = 0.7  # or this much, whichever is wider
 
-# First match decides. `{q}` is the suffix of the row's quantization.
+# First match decides. `{q}` is the suffix of the row's quantization, `{1}` what the pattern's group matched. A model the
+# catalog lacks may stand under one of the same cache geometry (`~`): such a row answers the request question alone.
 MODELS: tuple[tuple[str, str], ...] = (
     (r"llama.?3\.[13]-?.?70b.*fp8", "llama-3.1-70b-instruct-fp8"),
+    (r"qwen3\.[568]-27b", "~qwen3.5-27b"),  # 16 full layers of 4 heads of 256, 48 delta-net layers
+    (r"minimax-m2\.7-awq", "~minimax-m2.7"),
+    (r"qwen3-coder-30b-a3b", "qwen3-30b-a3b{q}"),
+    (r"qwen3-14b-awq", "~qwen3-14b"),
+    (r"qwen3-(4|14)b", "qwen3-{1}b{q}"),
+    (r"kimi-linear-48b", "~kimi-linear-48b-a3b-instruct"),
+    (r"glm-4\.6", "glm-4.6{q}"),
     (r"llama.?3\.[13]-?.?70b", "llama-3.1-70b-instruct{q}"),
     (r"llama.?3\.1.?8b", "llama-3.1-8b-instruct{q}"),
     (r"qwen3-(0\.6|1\.7|8|32)b(?!-awq)", "qwen3-{1}b{q}"),
@@ -119,8 +127,11 @@ def read_starts(path: str | os.PathLike[str]) -> list[Start]:
     return [Start(reader.line_num, row["model"] or "", {k: v or "" for k, v in row.items() if k}) for row in reader]
 
 
-def model_of(start: Start) -> str:
-    """The catalog's name of the model. Raises DeploymentError where the catalog has none."""
+def model_of(start: Start) -> tuple[str, bool]:
+    """The catalog's name of the model, and whether it is that model or one of the same cache geometry.
+
+    Raises DeploymentError where there is neither.
+    """
     name = start.model.rsplit("/", 1)[-1].lower()
     stated = start.text("quantization").lower().split(" ")
     kind = next((k for k in ("nvfp4", "fp8", "mxfp4", "none") if k in stated), "" if stated == [""] else "other")
@@ -128,12 +139,11 @@ def model_of(start: Start) -> str:
         found = re.search(pattern, name)
         if not found:
             continue
-        if "{q}" in target and kind == "other":
-            raise DeploymentError(f"{start.model}: no catalog model is quantized as {start.text('quantization')!r}")
-        made = target.replace("{q}", SUFFIX.get(kind, ""))
+        itself = not target.startswith("~") and not ("{q}" in target and kind == "other")
+        made = target.removeprefix("~").replace("{q}", SUFFIX.get(kind, ""))
         if found.groups():
             made = made.replace("{1}", found.group(1))
-        return made.removesuffix("-fp8") if made in NATIVE_FP8 else made
+        return (made.removesuffix("-fp8") if made in NATIVE_FP8 else made), itself
     raise DeploymentError(f"{start.model}: not in the catalog")
 
 
@@ -167,7 +177,7 @@ def _engine(start: Start) -> dict[str, Any]:
 
 def documents(start: Start) -> list[dict[str, Any]]:
     """Scenario and deployment of a start-up. Raises DeploymentError where the row does not say enough."""
-    model, tp = model_of(start), start.tp
+    model, tp = model_of(start)[0], start.tp
     if tp is None:
         raise DeploymentError("tp is not stated")
     if (start.number("pp") or 1) > 1:
@@ -185,7 +195,7 @@ def documents(start: Start) -> list[dict[str, Any]]:
             "kind": "Scenario",
             "name": name,
             "model": model,
-            "coefficients": [f"{part}-engine", f"{part}-refined"],
+            "coefficients": [f"{part}-{kind}" for kind in ("reference", "engine", "refined")],
             "engine_version": "0.31.0",
             "cluster": cluster,
         },
@@ -218,10 +228,10 @@ def answers(start: Start, kernel: Any) -> dict[str, tuple[float, float]]:
     if available and available > 0 and length and (concurrency or tokens):
         logged = available / (concurrency if concurrency else (tokens or 0) / length)
         found["request"] = kernel.sequence_admission_bytes(int(length)) / GIB, logged
-    weights = start.number("weights_gib")
-    if weights:
+    itself, weights = model_of(start)[1], start.number("weights_gib")
+    if weights and itself:
         found["weights"] = kernel.fixed_bytes().weights / GIB, weights
-    if available is not None and part_of(start) and start.number("gpu_memory_utilization"):
+    if available is not None and itself and part_of(start) and start.number("gpu_memory_utilization"):
         found["capacity"] = kernel.kv_budget_bytes() / GIB, available
     return found
 

@@ -23,37 +23,40 @@ def number(value: float | None, form: str = ".1f") -> str:
 
 
 def _figures(f: Figures) -> list[str]:
-    other = f["aisimulate"]
-    return [
-        str(f["rows"]),
-        *(number(f[key]) for key in ("mape", "median")),
-        number(f["bias"], "+.1f"),
-        str(other["rows"]),
-        *(number(other[key]) for key in ("mape", "median")),
-        number(other["bias"], "+.1f"),
-    ]
+    """Rows and errors of our predictions, then of the other model's."""
+    return [text for one in (f, f["aisimulate"]) for text in (str(one["rows"]), *_errors(one))]
+
+
+def _errors(f: Figures) -> list[str]:
+    return [number(f["mape"]), number(f["median"]), number(f["bias"], "+.1f")]
 
 
 HEADINGS = ("rows", "MAPE %", "median %", "bias %", "AISim rows", "AISim MAPE", "AISim median", "AISim bias")
 
 
-def _lines(rows: Sequence[Row]) -> list[tuple[list[str], bool]]:
-    """Table lines (cells, then totals) and whether each is a total."""
-    lines = [([c["model"], c["gpu"], *_figures(c["without_fault"])], False) for c in cells(rows)]
+def _lines(rows: Sequence[Row]) -> list[tuple[list[str], Figures, bool]]:
+    """First two cells, figures, and whether the line is a total: the cells, then the totals."""
+    lines = [([c["model"], c["gpu"]], c["without_fault"], False) for c in cells(rows)]
     total = summary(rows)
-    lines.append((["clean, without a fault", "", *_figures(total["without_fault"])], True))
-    lines.append((["all clean rows", "", *_figures(total["clean"])], True))
+    lines.append((["clean, no fault", ""], total["without_fault"], True))
+    lines.append((["all clean rows", ""], total["clean"], True))
     return lines
 
 
 def terminal(rows: Sequence[Row]) -> Group:
     """Cells and totals, then what was refused and why, for `rich.print`."""
-    table = Table(title="Error of the predicted time per output token, clean rows without a fault")
-    for i, heading in enumerate(("model", "GPU", *HEADINGS)):
-        table.add_column(heading, justify="left" if i < 2 else "right")
+    table = Table(
+        title="Error of the predicted time per output token (%), clean rows without a fault",
+        caption="MAPE / median / bias; AISimulate's over the rows it predicts",
+    )
+    table.add_column("model", overflow="fold")
+    table.add_column("GPU")
+    for heading in ("rows", "this library", "rows", "AISimulate"):
+        table.add_column(heading, justify="right", no_wrap=True)
     lines = _lines(rows)
-    for i, (line, total) in enumerate(lines):
-        table.add_row(*line, style="bold" if total else None, end_section=not total and lines[i + 1][1])
+    for i, (names, f, total) in enumerate(lines):
+        both = [text for one in (f, f["aisimulate"]) for text in (str(one["rows"]), " / ".join(_errors(one)))]
+        table.add_row(*names, *both, style="bold" if total else None, end_section=not total and lines[i + 1][2])
     facts = summary(rows)
     both = facts["without_fault"]
     notes = [
@@ -72,7 +75,8 @@ def terminal(rows: Sequence[Row]) -> Group:
 def markdown(rows: Sequence[Row]) -> str:
     """The same tables as Markdown, for the accuracy page."""
     out = ["| " + " | ".join(("model", "GPU", *HEADINGS)) + " |", "|---|---|" + "---:|" * len(HEADINGS)]
-    for line, total in _lines(rows):
+    for names, f, total in _lines(rows):
+        line = [*names, *_figures(f)]
         out.append("| " + " | ".join(f"**{text}**" if total and text else text for text in line) + " |")
     facts = summary(rows)
     without = facts["without_fault"]

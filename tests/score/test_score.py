@@ -282,7 +282,7 @@ def test_a_launch_becomes_documents() -> None:
     scenario, deployment = documents(point().launch)
     assert scenario["model"] == "gpt-oss-120b"
     assert scenario["engine_version"] == "0.19.0"
-    assert scenario["coefficients"] == ["b200-engine", "b200-refined"]
+    assert scenario["coefficients"] == ["b200-reference", "b200-engine", "b200-refined"]
     assert scenario["cluster"] == {"hardware": "b200", "nodes": 1, "gpus_per_node": 8}
     (pool,) = deployment["pools"]
     assert pool["parallel"] == {"tp": 2, "pp": 1, "dp": 1, "enable_expert_parallel": False}
@@ -352,7 +352,7 @@ def test_a_launch_is_opened_from_its_documents(monkeypatch: pytest.MonkeyPatch) 
 
     def open_documents(path: Path) -> Any:
         opened.extend(yaml.safe_load_all(Path(path).read_text(encoding="utf-8")))
-        return SimpleNamespace(resolved=lambda: {"max_num_batched_tokens": 16384})
+        return SimpleNamespace(resolution=SimpleNamespace(settings=SimpleNamespace(max_num_batched_tokens=16384)))
 
     monkeypatch.setattr(steppe, "open", open_documents, raising=False)
     monkeypatch.setattr(steppe, "Batch", SimpleNamespace, raising=False)

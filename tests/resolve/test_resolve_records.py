@@ -27,6 +27,10 @@ def reason(resolution: Resolution, name: str) -> str:
     return next(item.reason for item in resolution.ledger.assumptions if item.name == name)
 
 
+def numbered(cases: list[Any]) -> list[str]:
+    return [f"{case[0]}-{index}" for index, case in enumerate(cases)]
+
+
 def overridden(resolution: Resolution) -> list[tuple[str, Any, Any]]:
     return [(item.field, item.requested, item.resolved) for item in resolution.ledger.overrides]
 
@@ -151,9 +155,7 @@ OVERRIDDEN: list[tuple[str, Any, Any, dict[str, Any], dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("name", "case", "value", "beside"), ASSUMED, ids=[f"{c[0]}-{i}" for i, c in enumerate(ASSUMED)]
-)
+@pytest.mark.parametrize(("name", "case", "value", "beside"), ASSUMED, ids=numbered(ASSUMED))
 def test_assumes(name: str, case: dict[str, Any], value: Any, beside: dict[str, Any]) -> None:
     found = resolve(bundle_of(**case))
     assert assumed(found)[name] == value

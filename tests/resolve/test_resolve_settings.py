@@ -75,7 +75,8 @@ def test_a_rope_free_head_prefers_flashinfer_on_hopper() -> None:
 
 
 def test_pcp_with_dcp_leaves_flashinfer() -> None:
-    engine = {"cache_dtype": "fp8_ds_mla"}
+    engine = {"cache_dtype": "fp8"}
+    assert settings("dsa64", "blackwell", tp=4, engine=engine).sparse_mla_backend == "FLASHINFER_MLA_SPARSE"
     assert settings("dsa64", "blackwell", tp=4, pcp=2, dcp=2, engine=engine).sparse_mla_backend == "FLASHMLA_SPARSE"
 
 

@@ -15,7 +15,8 @@ void bind_plan(py::module_& m) {
   py::enum_<PairFigure>(m, "PairFigure")
       .value("pairs", PairFigure::pairs)
       .value("visible", PairFigure::visible)
-      .value("context", PairFigure::context);
+      .value("context", PairFigure::context)
+      .value("chunked", PairFigure::chunked);
   py::enum_<Pass::Rows>(m, "PassRows")
       .value("batch", Pass::Rows::batch)
       .value("one_a_request", Pass::Rows::one_a_request)

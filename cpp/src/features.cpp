@@ -146,6 +146,7 @@ double prefill_figure(const Batch& batch, const FeaturePlan& plan, const PairCla
     switch (c.figure) {
       case PairFigure::visible: total = std::max(total, static_cast<double>(visible)); break;
       case PairFigure::context: total += past > 0 ? static_cast<double>(visible) : 0; break;
+      case PairFigure::chunked: total += static_cast<double>(std::max(s, c.slack)); break;
       case PairFigure::pairs: {
         const std::int64_t window = c.select > 0 ? c.select : c.window;
         const double pairs = splits(plan, s) ? Zigzag(s, plan.pcp).busiest_pairs(past, window)
@@ -189,7 +190,7 @@ Status aggregate(const Batch& batch, const FeaturePlan& plan, Features& out) noe
   set(kDecodes, n.decodes);
   set(kDecodeTokens, n.decode_tokens);
   set(kPrefills, n.requests - n.decodes);
-  set(kPrefillTokens, n.scheduled - n.decode_tokens);
+  set(kPrefillTokens, n.scheduled - n.decode_tokens - held_back);
   set(kContextRows, n.any_context > 0 ? tokens : 0);
   set(kUnpadded, !captured);
   set(kMaxContext, n.max_decode_context);

@@ -22,7 +22,7 @@ enum Feature : std::uint16_t {
   kDecodes,         // ... of which decodes
   kDecodeTokens,    // tokens the decodes schedule
   kPrefills,        // requests that schedule more than decode_threshold
-  kPrefillTokens,   // tokens they schedule
+  kPrefillTokens,   // tokens of them this rank runs
   kContextRows,     // all rows when any request has context, else 0
   kUnpadded,        // 1 when no captured size holds the step (it runs at its own size)
   kMaxContext,      // longest decode context, this step's tokens included
@@ -48,6 +48,7 @@ enum class PairFigure : std::uint8_t {
   pairs,     // causal (query, key) pairs: s*c + s^2/2 in full, the window's band otherwise
   visible,   // longest visible context: c + s, or min(c + s, window + slack)
   context,   // keys of chunks that continue a cached prefix: sum of visible where c > 0
+  chunked,   // rows with each chunk rounded up to `slack` at least: sum of max(s, slack)
 };
 
 struct PairClass {

@@ -76,7 +76,7 @@ def derive_file(file: str | Path, *, name: str | None = None, path: str | None =
 
 def architecture_of(outer: Config, text: Config) -> str:
     """The first stated architecture a family derives; the text decoder's own where the outer one is a wrapper."""
-    stated = [str(a) for config in (outer, text) for a in config.list("architectures", default=[])]
+    stated = [str(a) for config in (outer, text) for a in config.items("architectures", default=[])]
     for architecture in stated:
         if architecture in FAMILIES:
             return architecture
@@ -125,6 +125,8 @@ def _globals(derived: Architecture, quant: quantization.Quantization) -> Graph:
         keys["weight_block"] = quant.default.block
     if quant.default.dtype != quant.plain.dtype:
         keys["embedding_dtype"] = quant.plain.dtype
+    if quant.kv_cache:
+        keys["kv_cache_dtype"] = quant.kv_cache
     return keys
 
 

@@ -22,8 +22,8 @@ namespace {
 
 using Counts = py::array_t<std::int64_t, py::array::c_style>;
 
-// A 1-D integer array as int64, copied only when it is not one already. Floats, bools, strings and counts that do not
-// fit are refused, never cast.
+// A 1-D integer array as int64, copied only when it is not one already. Floats, bools, strings and counts
+// that do not fit are refused, never cast.
 Counts counts(const py::object& values, const char* name) {
   py::array array = py::array::ensure(values);
   if (!array) {
@@ -61,7 +61,8 @@ Counts output(const py::object& out, py::ssize_t size) {
 }
 
 void same_length(const Counts& a, const Counts& b, const char* name) {
-  if (a.size() != b.size()) throw py::value_error(std::string(name) + " must have the length of the first array");
+  if (a.size() != b.size())
+    throw py::value_error(std::string(name) + " must have the length of the first array");
 }
 
 // out[i] = query(i) without the interpreter lock; a failing query names its position.
@@ -110,8 +111,8 @@ auto bulk_bytes(Growth blocks) {
 
 void bind_groups(py::module_& m) {
   py::class_<CacheGroup>(m, "CacheGroup", "How the blocks of one cache group come and go; sizes in tokens.")
-      .def(py::init([](const std::string& kind, std::int64_t block_size, std::int64_t shards, std::int64_t span,
-                       std::int64_t speculative, std::int64_t checkpoint) {
+      .def(py::init([](const std::string& kind, std::int64_t block_size, std::int64_t shards,
+                       std::int64_t span, std::int64_t speculative, std::int64_t checkpoint) {
              return CacheGroup{kind_named(kind), block_size, shards, span, speculative, checkpoint};
            }),
            py::arg("kind"), py::arg("block_size"), py::kw_only(), py::arg("shards") = 1, py::arg("span") = 0,
@@ -127,7 +128,8 @@ void bind_groups(py::module_& m) {
              return CacheLimits{max_model_len, in_flight, extra, lookahead, encoder};
            }),
            py::kw_only(), py::arg("max_model_len"), py::arg("max_in_flight_tokens"),
-           py::arg("extra_retained_tokens") = 0, py::arg("lookahead_tokens") = 0, py::arg("max_encoder_tokens") = 0)
+           py::arg("extra_retained_tokens") = 0, py::arg("lookahead_tokens") = 0,
+           py::arg("max_encoder_tokens") = 0)
       .def_readonly("max_model_len", &CacheLimits::max_model_len)
       .def_readonly("max_in_flight_tokens", &CacheLimits::max_in_flight_tokens);
 
@@ -162,7 +164,8 @@ void bind_requests(py::module_& m) {
            py::arg("pool"), py::arg("group"));
 }
 
-std::vector<std::int64_t> admission_of(const CachePool& pool, std::int64_t tokens, std::int64_t encoder_tokens) {
+std::vector<std::int64_t> admission_of(const CachePool& pool, std::int64_t tokens,
+                                       std::int64_t encoder_tokens) {
   pool.admission_blocks(tokens, encoder_tokens);  // refuses counts out of range
   std::vector<std::int64_t> out;
   for (const CacheGroup& group : pool.groups()) {
@@ -208,7 +211,8 @@ void bind_caches(py::module_& m) {
           py::arg("encoder_tokens") = 0)
       .def("bytes", &CachePool::bytes, py::arg("blocks"), py::arg("stage") = 0)
       .def("growing_bytes", bulk_bytes(&CachePool::growing_blocks), py::arg("tokens"), py::arg("stage") = 0,
-           py::arg("out") = py::none(), "Bytes of the caches that grow with length, for an array of token counts.")
+           py::arg("out") = py::none(),
+           "Bytes of the caches that grow with length, for an array of token counts.")
       .def("bounded_bytes", bulk_bytes(&CachePool::bounded_blocks), py::arg("tokens"), py::arg("stage") = 0,
            py::arg("out") = py::none(), "Bytes of window and chunked caches, for an array of token counts.")
       .def(

@@ -27,7 +27,8 @@ std::int64_t max_in_flight_tokens(std::int64_t pipeline_stages, bool async_sched
 
 std::int64_t admission_cap(const CacheGroup& group, const CacheLimits& limits) {
   if (group.kind == CacheKind::window) {
-    const std::int64_t live = add(add(group.span - 1, limits.extra_retained_tokens), limits.max_in_flight_tokens);
+    const std::int64_t live =
+        add(add(group.span - 1, limits.extra_retained_tokens), limits.max_in_flight_tokens);
     // One more block: the window may begin inside one.
     return ceil_div(std::min(live, limits.max_model_len), group.block_size) + 1;
   }
@@ -105,7 +106,8 @@ std::int64_t planned_blocks(const CacheGroup& group, std::int64_t tokens) {
     case CacheKind::ring:
       return 1;
     case CacheKind::reference_window:
-      return ceil_div(tokens, group.block_size * group.shards);  // the prompt is not known here: an upper bound
+      return ceil_div(tokens,
+                      group.block_size * group.shards);  // the prompt is not known here: an upper bound
     case CacheKind::cross:
       return 0;  // follows the encoder, not the decoder's tokens
   }
@@ -114,8 +116,8 @@ std::int64_t planned_blocks(const CacheGroup& group, std::int64_t tokens) {
 
 namespace {
 
-// Distinct columns ceil(end / block) - 1 among the last settled token, the steps in flight and this step. A running
-// state moves to a new column only when a step's end enters a new block, so few positions can differ.
+// Distinct columns ceil(end / block) - 1 among the last settled token, the steps in flight and this step. A
+// running state moves to a new column only when a step's end enters a new block, so few positions can differ.
 std::int64_t state_columns(std::int64_t block, std::int64_t processed, std::int64_t end,
                            std::span<const std::int64_t> ends) {
   const std::int64_t own = ceil_div(end, block);
@@ -171,7 +173,8 @@ std::int64_t held_blocks(const CacheGroup& group, const CacheLimits& limits, con
   return 0;
 }
 
-CachePool::CachePool(std::vector<CacheGroup> groups, std::vector<std::int64_t> bytes_per_block, CacheLimits limits)
+CachePool::CachePool(std::vector<CacheGroup> groups, std::vector<std::int64_t> bytes_per_block,
+                     CacheLimits limits)
     : groups_(std::move(groups)), bytes_per_block_(std::move(bytes_per_block)), limits_(limits) {
   detail::check(limits_);
   if (bytes_per_block_.empty()) throw std::invalid_argument("a cache pool needs one bytes_per_block a stage");
@@ -180,7 +183,8 @@ CachePool::CachePool(std::vector<CacheGroup> groups, std::vector<std::int64_t> b
   }
   for (const CacheGroup& group : groups_) {
     detail::check(group);
-    const auto same = std::find_if(classes_.begin(), classes_.end(), [&](const Class& c) { return c.group == group; });
+    const auto same =
+        std::find_if(classes_.begin(), classes_.end(), [&](const Class& c) { return c.group == group; });
     if (same == classes_.end()) {
       classes_.push_back({group, 1});
     } else {

@@ -40,7 +40,8 @@ inline void require(bool holds, const char* what) {
 }
 
 inline void check(const CacheLimits& limits) {
-  require(limits.max_model_len >= 1 && limits.max_model_len <= kLargest, "max_model_len must be in [1, 2^53]");
+  require(limits.max_model_len >= 1 && limits.max_model_len <= kLargest,
+          "max_model_len must be in [1, 2^53]");
   require(limits.max_in_flight_tokens >= 0 && limits.max_in_flight_tokens <= kLargest,
           "max_in_flight_tokens must be in [0, 2^53]");
   require(limits.extra_retained_tokens >= 0 && limits.extra_retained_tokens <= kLargest,
@@ -60,8 +61,10 @@ inline void check(const CacheGroup& group) {
   require(group.block_size <= kLargest / group.shards, "block_size x shards must be at most 2^53");
   const bool spans = group.kind == CacheKind::window || group.kind == CacheKind::chunked ||
                      group.kind == CacheKind::reference_window;
-  require(!spans || (group.span >= 1 && group.span <= kLargest), "a window or chunk must be in [1, 2^53] tokens");
-  require(group.speculative >= 0 && group.speculative <= (1 << 20), "speculative blocks must be in [0, 2^20]");
+  require(!spans || (group.span >= 1 && group.span <= kLargest),
+          "a window or chunk must be in [1, 2^53] tokens");
+  require(group.speculative >= 0 && group.speculative <= (1 << 20),
+          "speculative blocks must be in [0, 2^20]");
   require(group.checkpoint >= 0 && group.checkpoint <= (1 << 20), "checkpoint blocks must be in [0, 2^20]");
 }
 
@@ -69,7 +72,8 @@ inline void check(const CacheGroup& group) {
 inline std::int64_t check(const CacheStep& step, const CacheLimits& limits) {
   require(step.computed >= 0 && step.scheduled >= 0 && step.in_flight >= 0 && step.in_flight <= step.computed,
           "a step needs computed, scheduled >= 0 and 0 <= in_flight <= computed");
-  require(step.prompt >= 0 && step.prompt <= kLargest && step.encoder_tokens >= 0 && step.encoder_tokens <= kLargest,
+  require(step.prompt >= 0 && step.prompt <= kLargest && step.encoder_tokens >= 0 &&
+              step.encoder_tokens <= kLargest,
           "prompt and encoder_tokens must be in [0, 2^53]");
   if (step.computed > limits.max_model_len || step.scheduled > limits.max_model_len - step.computed) {
     throw std::out_of_range("a step ends above max_model_len");

@@ -52,7 +52,8 @@ CacheCapacity cache_capacity(const CachePool& pool, std::span<const std::int64_t
     }
   }
   out.fits = out.failing_stage < 0;
-  out.startup_bytes = pool.bytes(out.startup_blocks, out.fits ? 0 : static_cast<std::size_t>(out.failing_stage));
+  out.startup_bytes =
+      pool.bytes(out.startup_blocks, out.fits ? 0 : static_cast<std::size_t>(out.failing_stage));
   out.usable_blocks = std::max<std::int64_t>(0, out.num_blocks - 1);
   if (out.startup_blocks > 0) {
     out.max_concurrency = static_cast<double>(out.num_blocks) / static_cast<double>(out.startup_blocks);

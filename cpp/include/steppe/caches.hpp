@@ -1,10 +1,12 @@
 // KV-cache blocks of one request, sized the way the engine sizes them.
 //
-// Layers form groups; a block id belongs to one group at a time but always costs the widest group's bytes, because all
-// groups lie over one allocation. Three different block counts exist for a request and all three are here:
-//   start-up   what "one longest request must fit" charges            vllm/v1/kv_cache_interface.py:578-583,840-877,1083-1094
-//   admission  what the gate asks for before a waiting request starts  vllm/v1/core/single_type_kv_cache_manager.py:178-268
-//   held       what a running request owns right after a step's slots  vllm/v1/core/kv_cache_manager.py:538-596
+// Layers form groups; a block id belongs to one group at a time but always costs the widest group's bytes,
+// because all groups lie over one allocation. Three different block counts exist for a request and all three
+// are here:
+//   start-up   what "one longest request must fit" charges
+//   vllm/v1/kv_cache_interface.py:578-583,840-877,1083-1094 admission  what the gate asks for before a
+//   waiting request starts  vllm/v1/core/single_type_kv_cache_manager.py:178-268 held       what a running
+//   request owns right after a step's slots  vllm/v1/core/kv_cache_manager.py:538-596
 // Tokens are tokens of one request, sizes bytes of one rank. Nothing here allocates after construction.
 #pragma once
 
@@ -40,8 +42,8 @@ struct CacheGroup {
 };
 
 struct CacheLimits {
-  std::int64_t max_model_len = 0;          // tokens
-  std::int64_t max_in_flight_tokens = 0;   // scheduled and not yet settled: batches in flight x tokens a batch
+  std::int64_t max_model_len = 0;         // tokens
+  std::int64_t max_in_flight_tokens = 0;  // scheduled and not yet settled: batches in flight x tokens a batch
   std::int64_t extra_retained_tokens = 0;  // kept below a window for multi-module MTP
   std::int64_t lookahead_tokens = 0;       // slots a drafter writes past the scheduled tokens
   std::int64_t max_encoder_tokens = 0;     // what start-up reserves for cross attention
@@ -56,8 +58,9 @@ struct CacheStep {
   std::int64_t encoder_tokens = 0;  // for cross
 };
 
-// Tokens scheduled and not settled at most: batches in flight x tokens a batch. Batches in flight are pp under
-// synchronous scheduling, pp + 1 under asynchronous scheduling; see the definition for the older runner.
+// Tokens scheduled and not settled at most: batches in flight x tokens a batch. Batches in flight are pp
+// under synchronous scheduling, pp + 1 under asynchronous scheduling; see the definition for the older
+// runner.
 std::int64_t max_in_flight_tokens(std::int64_t pipeline_stages, bool async_scheduling,
                                   std::int64_t max_num_batched_tokens);
 
@@ -75,16 +78,17 @@ std::int64_t admission_blocks(const CacheGroup& group, const CacheLimits& limits
 // CachePool::bounded_blocks for where it departs from what is held.
 std::int64_t planned_blocks(const CacheGroup& group, std::int64_t tokens);
 
-// Blocks held right after the slots of one step are given out. `slots` is the largest min(computed + scheduled +
-// lookahead, max_model_len) so far, since blocks given for a draft are kept; `ends` are the end positions of the
-// request's steps in flight, oldest first (only state_align reads them).
-std::int64_t held_blocks(const CacheGroup& group, const CacheLimits& limits, const CacheStep& step, std::int64_t slots,
-                         std::span<const std::int64_t> ends);
+// Blocks held right after the slots of one step are given out. `slots` is the largest min(computed +
+// scheduled + lookahead, max_model_len) so far, since blocks given for a draft are kept; `ends` are the end
+// positions of the request's steps in flight, oldest first (only state_align reads them).
+std::int64_t held_blocks(const CacheGroup& group, const CacheLimits& limits, const CacheStep& step,
+                         std::int64_t slots, std::span<const std::int64_t> ends);
 
 // Groups over one allocation, on each pipeline stage. Immutable; safe from many threads.
 class CachePool {
  public:
-  // `bytes_per_block[i]`: the widest group's bytes on stage i. Throws std::invalid_argument on a value out of range.
+  // `bytes_per_block[i]`: the widest group's bytes on stage i. Throws std::invalid_argument on a value out of
+  // range.
   CachePool(std::vector<CacheGroup> groups, std::vector<std::int64_t> bytes_per_block, CacheLimits limits);
 
   const std::vector<CacheGroup>& groups() const noexcept { return groups_; }
@@ -99,8 +103,8 @@ class CachePool {
   std::int64_t bounded_blocks(std::int64_t tokens) const;  // window, chunked
   std::int64_t constant_blocks() const noexcept { return constant_; }  // recurrent in none and align, rings
 
-  // One step with no memory of earlier ones: exact when at most one earlier step is in flight and no draft slots
-  // were kept; use RequestBlocks to follow a request exactly.
+  // One step with no memory of earlier ones: exact when at most one earlier step is in flight and no draft
+  // slots were kept; use RequestBlocks to follow a request exactly.
   std::int64_t held_blocks(const CacheStep& step) const;
 
   // blocks x bytes of a block on `stage`; throws std::overflow_error rather than wrap.
@@ -120,8 +124,8 @@ class CachePool {
   std::int64_t constant_ = 0;
 };
 
-// The blocks of one running request, step by step. Keeps what the engine keeps: slots given for drafts, and the ends
-// of the steps in flight. Holds no pool; a few words, no allocation.
+// The blocks of one running request, step by step. Keeps what the engine keeps: slots given for drafts, and
+// the ends of the steps in flight. Holds no pool; a few words, no allocation.
 class RequestBlocks {
  public:
   explicit RequestBlocks(std::int64_t prompt = 0, std::int64_t encoder_tokens = 0) noexcept
@@ -134,7 +138,8 @@ class RequestBlocks {
   std::int64_t held(const CachePool& pool) const;
 
  private:
-  static constexpr std::size_t kMaxDepth = 32;  // steps of one request in flight; the engine holds pp + 1 batches
+  static constexpr std::size_t kMaxDepth =
+      32;  // steps of one request in flight; the engine holds pp + 1 batches
 
   std::int64_t prompt_;
   std::int64_t encoder_tokens_;

@@ -22,9 +22,9 @@ struct CacheCapacity {
   std::int64_t auto_fit_max_len = 0;   // what max_model_len = -1 would choose; 0: refused
 };
 
-// Sizes the pool from the bytes each stage has for KV. One block is held back as the null block for the check and for
-// lengths, not for the count (vllm/v1/core/kv_cache_utils.py:2780-2829). Throws std::invalid_argument unless there is
-// one budget a stage.
+// Sizes the pool from the bytes each stage has for KV. One block is held back as the null block for the check
+// and for lengths, not for the count (vllm/v1/core/kv_cache_utils.py:2780-2829). Throws std::invalid_argument
+// unless there is one budget a stage.
 CacheCapacity cache_capacity(const CachePool& pool, std::span<const std::int64_t> available_bytes);
 
 // Longest max_model_len whose start-up figure fits `available_bytes` on a stage; 0 when one token does not

@@ -50,9 +50,9 @@ def recurrent_rank_bytes(state: RecurrentState, tp: int) -> int:
     """Bytes of one layer's state on one of `tp` ranks, rounded up to a whole byte.
 
     COVERAGE LIMIT: every part is divided by tp. Where tp does not divide the groups of a Mamba-2 layer the engine
-    widens them to one a rank (vllm/model_executor/layers/mamba/mamba_utils.py:206-208,267-277), so a rank keeps a little
-    more convolution state than is charged. The mixer builds only with a single group then
-    (vllm/model_executor/layers/mamba/mamba_mixer2.py:307-310): 2 x (tp - 1) / tp x state x columns elements a layer.
+    widens them to one a rank (vllm/model_executor/layers/mamba/mamba_utils.py:206-208,267-277), so a rank keeps
+    a little more convolution state than is charged: the mixer builds only with a single group then
+    (vllm/model_executor/layers/mamba/mamba_mixer2.py:307-310), 2 x (tp - 1) / tp x state x columns elements a layer.
     """
     if tp < 1:
         raise DeploymentError("tp must be at least 1")

@@ -1,0 +1,75 @@
+#include <memory>
+
+#include "batch.hpp"
+#include "steppe/kernel.hpp"
+
+namespace py = pybind11;
+
+namespace steppe::bindings {
+namespace {
+
+// An estimate keeps the kernel and batch it came from, so that its breakdown can be made when it is asked for.
+struct OwnedEstimate {
+  Estimate e;
+  py::object kernel, batch;
+};
+
+py::dict per_resource(const Estimate& e) {
+  py::dict out;
+  for (std::size_t r = 0; r < kResources; ++r) out[kResourceNames[r]] = e.resource_ns[r];
+  return out;
+}
+
+py::list explain(const Kernel& kernel, const OwnedBatch& batch) {
+  std::vector<TermCost> costs;
+  check(kernel.explain(batch.view(), costs));
+  py::list rows;
+  for (const TermCost& cost : costs) {
+    const Stage& stage = kernel.plan().stages[cost.term->stage];
+    rows.append(py::make_tuple(stage.name, cost.term->name, kResourceNames[static_cast<std::size_t>(cost.term->resource)],
+                               cost.own_s * 1e9, cost.hbm_s * 1e9, stage.layers, cost.term->count));
+  }
+  return rows;
+}
+
+}  // namespace
+
+void bind_kernel(py::module_& m) {
+  py::class_<OwnedEstimate>(m, "StepEstimate", R"(What one step costs on one rank, integer nanoseconds.
+
+`no_overlap` is the sum of the five resources; `overlap` lets the resources of a layer run side by side, never two
+layers. `bottleneck` is the resource with the largest total. `draft` is the draft passes' share of `no_overlap`.)")
+      .def_property_readonly("no_overlap", [](const OwnedEstimate& s) { return s.e.no_overlap_ns; })
+      .def_property_readonly("overlap", [](const OwnedEstimate& s) { return s.e.overlap_ns; })
+      .def_property_readonly("draft", [](const OwnedEstimate& s) { return s.e.draft_ns; })
+      .def_property_readonly("tokens", [](const OwnedEstimate& s) { return s.e.tokens; })
+      .def_property_readonly("bottleneck", [](const OwnedEstimate& s) { return kResourceNames[s.e.bottleneck]; })
+      .def_property_readonly("per_resource", [](const OwnedEstimate& s) { return per_resource(s.e); })
+      .def_property_readonly("rows", [](const OwnedEstimate& s) { return explain(s.kernel.cast<const Kernel&>(), s.batch.cast<const OwnedBatch&>()); },
+                             "The breakdown as (stage, term, resource, ns on it, ns bound by memory, layers, launches a layer).")
+      .def("__repr__", [](const OwnedEstimate& s) {
+        return "<StepEstimate " + std::to_string(s.e.no_overlap_ns) + " ns, bottleneck " + kResourceNames[s.e.bottleneck] + ">";
+      });
+
+  py::class_<Kernel, std::shared_ptr<Kernel>>(m, "Kernel")
+      .def(py::init([](const Plan& plan) {
+             try {
+               return std::make_shared<Kernel>(plan);
+             } catch (const std::invalid_argument& e) {
+               raise(e.what());
+             }
+           }),
+           py::arg("plan"))
+      .def("step_time",
+           [](const py::object& self, const py::object& batch) {
+             OwnedEstimate out;
+             check(self.cast<const Kernel&>().step_time(batch.cast<const OwnedBatch&>().view(), out.e));
+             out.kernel = self;
+             out.batch = batch;
+             return out;
+           },
+           py::arg("batch"))
+      .def_property_readonly("plan", &Kernel::plan, py::return_value_policy::reference_internal);
+}
+
+}  // namespace steppe::bindings

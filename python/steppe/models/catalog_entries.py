@@ -1,0 +1,106 @@
+"""The models of the embedded catalog: a name, and the checkpoint whose config it is derived from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One catalog model.
+
+    `quantization` stands in for the quantization config of a quantized checkpoint of the same architecture whose own
+    config is not at hand; `quantization_source` says where its content comes from.
+    """
+
+    name: str
+    checkpoint: str
+    quantization: Mapping[str, Any] | None = None
+    quantization_source: str = ""
+
+
+_MODELOPT_FP8 = {"quant_method": "modelopt", "quant_algo": "FP8", "ignore": ["lm_head"]}
+_MODELOPT_NVFP4 = {"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": 16, "ignore": ["lm_head"]}
+
+ENTRIES: tuple[Entry, ...] = (
+    Entry("llama-3.1-8b-instruct", "meta-llama/Meta-Llama-3.1-8B"),
+    Entry(
+        "llama-3.1-8b-instruct-fp8",
+        "meta-llama/Meta-Llama-3.1-8B",
+        _MODELOPT_FP8,
+        "as hf_quant_config.json of nvidia/Llama-3.1-70B-Instruct-FP8 states it for the same architecture",
+    ),
+    Entry("llama-3.1-70b-instruct", "meta-llama/Meta-Llama-3.1-70B"),
+    Entry("llama-3.1-70b-instruct-fp8", "nvidia/Llama-3.1-70B-Instruct-FP8"),
+    Entry(
+        "llama-3.1-70b-instruct-nvfp4",
+        "meta-llama/Meta-Llama-3.1-70B",
+        _MODELOPT_NVFP4,
+        "modelopt's NVFP4 export of a Llama: every linear but lm_head (exclude_modules of nvidia/Qwen3-235B-A22B-NVFP4 "
+        "lists the router besides)",
+    ),
+    Entry("llama-3.1-405b-instruct", "meta-llama/Meta-Llama-3.1-405B"),
+    Entry("qwen3-0.6b", "Qwen/Qwen3-0.6B"),
+    Entry("qwen3-1.7b", "Qwen/Qwen3-1.7B"),
+    Entry("qwen3-8b", "Qwen/Qwen3-8B"),
+    Entry("qwen3-32b", "Qwen/Qwen3-32B"),
+    Entry("qwen3-32b-fp8", "Qwen/Qwen3-32B-FP8"),
+    Entry("qwen3-32b-fp8-static", "Qwen/Qwen3-32B-FP8-Static-PerTensor"),
+    Entry("qwen3-30b-a3b", "Qwen/Qwen3-30B-A3B"),
+    Entry("qwen3-30b-a3b-fp8", "Qwen/Qwen3-30B-A3B-FP8"),
+    Entry("qwen3-235b-a22b", "Qwen/Qwen3-235B-A22B"),
+    Entry("qwen3-235b-a22b-fp8", "Qwen/Qwen3-235B-A22B-FP8"),
+    Entry("qwen3-235b-a22b-nvfp4", "nvidia/Qwen3-235B-A22B-NVFP4"),
+    Entry("qwen3-coder-480b-a35b-instruct", "Qwen/Qwen3-Coder-480B-A35B-Instruct"),
+    Entry("qwen3-vl-2b-instruct", "Qwen/Qwen3-VL-2B-Instruct"),
+    Entry("qwen3-vl-4b-instruct", "Qwen/Qwen3-VL-4B-Instruct"),
+    Entry("qwen3-vl-8b-instruct", "Qwen/Qwen3-VL-8B-Instruct"),
+    Entry("qwen3-vl-32b-instruct", "Qwen/Qwen3-VL-32B-Instruct"),
+    Entry("qwen3-vl-30b-a3b-instruct", "Qwen/Qwen3-VL-30B-A3B-Instruct"),
+    Entry("qwen3-vl-235b-a22b-instruct", "Qwen/Qwen3-VL-235B-A22B-Instruct"),
+    Entry("mixtral-8x7b-instruct", "mistralai/Mixtral-8x7B-v0.1"),
+    Entry("mixtral-8x22b-instruct", "mistralai/Mixtral-8x22B-v0.1"),
+    Entry("minimax-m2.5", "MiniMaxAI/MiniMax-M2.5"),
+    Entry("minimax-m2.5-nvfp4", "nvidia/MiniMax-M2.5-NVFP4"),
+    Entry("minimax-m2.7", "MiniMaxAI/MiniMax-M2.7"),
+    Entry("minimax-m2.7-nvfp4", "nvidia/MiniMax-M2.7-NVFP4"),
+    Entry("gpt-oss-20b", "openai/gpt-oss-20b"),
+    Entry("gpt-oss-120b", "openai/gpt-oss-120b"),
+    Entry("deepseek-v3", "deepseek-ai/DeepSeek-V3"),
+    Entry("deepseek-r1", "deepseek-ai/DeepSeek-R1"),
+    Entry("deepseek-v3.1-nvfp4", "nvidia/DeepSeek-V3.1-NVFP4"),
+    Entry("kimi-k2-instruct", "moonshotai/Kimi-K2-Instruct"),
+    Entry("kimi-k2.5", "moonshotai/Kimi-K2.5"),
+    Entry("kimi-k2.5-nvfp4", "nvidia/Kimi-K2.5-NVFP4"),
+    Entry("kimi-k2.6-nvfp4", "nvidia/Kimi-K2.6-NVFP4"),
+    Entry("kimi-k2.7-code-nvfp4", "nvidia/Kimi-K2.7-Code-NVFP4"),
+    Entry("deepseek-v3.2", "deepseek-ai/DeepSeek-V3.2"),
+    Entry("deepseek-v3.2-nvfp4", "nvidia/DeepSeek-V3.2-NVFP4"),
+    Entry("glm-5", "zai-org/GLM-5"),
+    Entry("glm-5-fp8", "zai-org/GLM-5-FP8"),
+    Entry("glm-5-nvfp4", "nvidia/GLM-5-NVFP4"),
+    Entry("glm-5.1-fp8", "zai-org/GLM-5.1-FP8"),
+    Entry("glm-5.2", "zai-org/GLM-5.2"),
+    Entry("glm-5.2-fp8", "zai-org/GLM-5.2-FP8"),
+    Entry("glm-5.2-nvfp4", "nvidia/GLM-5.2-NVFP4"),
+    Entry("glm-5.3", "zai-org/GLM-5.3"),
+    Entry("glm-5.3-fp8", "zai-org/GLM-5.3-FP8"),
+    Entry("glm-5.3-nvfp4", "nvidia/GLM-5.3-NVFP4"),
+    Entry("qwen3.5-27b", "Qwen/Qwen3.5-27B"),
+    Entry("qwen3.5-35b-a3b", "Qwen/Qwen3.5-35B-A3B"),
+    Entry("qwen3.5-122b-a10b", "Qwen/Qwen3.5-122B-A10B"),
+    Entry("qwen3.5-122b-a10b-nvfp4", "nvidia/Qwen3.5-122B-A10B-NVFP4"),
+    Entry("qwen3.5-397b-a17b", "Qwen/Qwen3.5-397B-A17B"),
+    Entry("qwen3.5-397b-a17b-nvfp4", "nvidia/Qwen3.5-397B-A17B-NVFP4"),
+    Entry("qwen3.6-27b-nvfp4", "nvidia/Qwen3.6-27B-NVFP4"),
+    Entry("qwen3.6-35b-a3b-nvfp4", "nvidia/Qwen3.6-35B-A3B-NVFP4"),
+    Entry("qwen3.8-2.4t-a95b", "Qwen/Qwen3.8-2.4T-A95B"),
+    Entry("qwen3.8-2.4t-a95b-fp8", "Qwen/Qwen3.8-2.4T-A95B-FP8"),
+    Entry("nemotron-h-56b-base", "nvidia/Nemotron-H-56B-Base-8K"),
+    Entry("nemotron-3-nano-30b-a3b", "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16"),
+    Entry("nemotron-3-nano-30b-a3b-nvfp4", "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-NVFP4"),
+    Entry("nemotron-3-ultra-550b-a55b", "nvidia/NVIDIA-Nemotron-3-Ultra-550B-A55B-BF16"),
+    Entry("nemotron-3.5-lightning-30b-a3b-nvfp4", "nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-NVFP4"),
+)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from rich import box
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
@@ -48,6 +49,7 @@ def terminal(rows: Sequence[Row]) -> Group:
     table = Table(
         title="Error of the predicted time per output token (%), clean rows without a fault",
         caption="MAPE / median / bias; AISimulate's over the rows it predicts",
+        box=box.SIMPLE,
     )
     table.add_column("model", overflow="fold")
     table.add_column("GPU")

@@ -88,7 +88,8 @@ class CoefficientSet(Document):
     def _name_entries(cls, entries: Any) -> Any:
         if not isinstance(entries, list):
             return entries
-        named, broken = [], []
+        named: list[Any] = []
+        broken: list[Broken] = []
         for index, entry in enumerate(entries):
             if isinstance(entry, Coefficient):
                 named.append(entry)

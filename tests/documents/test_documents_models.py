@@ -1,0 +1,474 @@
+"""The rules of each document by itself: what is refused, where, and with which advice."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from steppe.documents import (
+    CacheSpec,
+    Chip,
+    CoefficientSet,
+    Deployment,
+    Fabric,
+    InvalidDocument,
+    ModelGraph,
+    Node,
+    Parallel,
+    Scenario,
+    Stack,
+    StorageDevice,
+    Workload,
+    load_chip,
+    load_coefficient_set,
+    load_fabric,
+    load_graph,
+    load_storage,
+    load_workload,
+    parse,
+)
+from steppe.documents.base import Document
+from steppe.errors import DocumentError
+
+from .conftest import CHIP, DEPLOYMENT, DEVICES, FABRIC, GRAPH, SCENARIO, SET, dump
+
+DOCUMENTS: dict[str, tuple[type[Document], dict[str, Any]]] = {
+    "chip": (Chip, CHIP),
+    "fabric": (Fabric, FABRIC),
+    "device": (StorageDevice, DEVICES["local-nvme"]),
+    "graph": (ModelGraph, GRAPH),
+    "set": (CoefficientSet, SET),
+    "scenario": (Scenario, SCENARIO),
+    "deployment": (Deployment, DEPLOYMENT),
+    "workload": (Workload, {"prompt": {"tokens": 100}, "output": {"tokens": 10}}),
+}
+DROP = object()
+
+
+def put(data: Any, path: str, value: Any) -> Any:
+    """A copy of `data` with the value at `path` (a.b.0.c) replaced, added or dropped."""
+    data = copy.deepcopy(data)
+    *parents, last = [int(part) if part.isdigit() else part for part in path.split(".")]
+    here = data
+    for part in parents:
+        here = here.setdefault(part, {}) if isinstance(here, dict) else here[part]
+    if value is DROP:
+        del here[last]
+    else:
+        here[last] = value
+    return data
+
+
+def problem(kind: str, path: str, value: Any) -> str:
+    model, data = DOCUMENTS[kind]
+    with pytest.raises(InvalidDocument) as caught:
+        parse(model, put(data, path, value), source="f")
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("kind", DOCUMENTS)
+def test_the_documents_to_be_damaged_are_sound(kind: str) -> None:
+    model, data = DOCUMENTS[kind]
+    document = parse(model, data)
+    assert isinstance(document, model)
+    with pytest.raises(ValidationError):
+        document.name = "changed"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "value", "expected"),
+    [
+        ("chip", "Provenance", DROP, "Provenance: required key is missing"),
+        ("chip", "Provenance", "rumour", "Provenance: 'rumour' is not accepted; there are derived, vendor_spec"),
+        ("chip", "TFlopsPeak", 0, "TFlopsPeak: 0 is out of range; it must be above 0"),
+        ("chip", "TFlopsPeak", "1000", "TFlopsPeak: must be a number, not '1000'; write it plainly"),
+        ("chip", "TFlopsPeak", True, "TFlopsPeak: must be a number, not true"),
+        ("chip", "TFlopsPeak", None, "TFlopsPeak: required key is missing"),
+        ("chip", "TFlopsPeak", float("nan"), "TFlopsPeak: nan is not finite"),
+        ("chip", "TFlopsFP8", 900, "TFlopsFP8: 900 is not above TFlopsPeak 1000"),
+        ("chip", "TFlopsNVFP4", -1, "TFlopsNVFP4: -1 is out of range"),
+        ("chip", "SMCount", 0, "SMCount: 0 is out of range; it must be at least 1"),
+        ("chip", "SMCount", 1.5, "SMCount: must be a whole number, not 1.5"),
+        ("chip", "SMCount", 2**40, "SMCount: 1099511627776 is out of range"),
+        ("chip", "GPUsPerRack", 70, "GPUsPerRack: 70 is not a multiple of GPUsPerNode 8"),
+        ("chip", "IntraRackBwGBps", 900, "IntraRackBwGBps: stated without GPUsPerRack"),
+        ("chip", "TFlopsFp8", 2000, "TFlopsFp8: unknown key; did you mean TFlopsFP8"),
+        ("chip", "tflops_peak", 1000, "tflops_peak: unknown key; write TFlopsPeak"),
+        ("fabric", "InterNodeBwGBps", DROP, "InterNodeBwGBps: required key is missing"),
+        ("fabric", "RDMA", "yes", "RDMA: must be true or false, not 'yes'"),
+        ("device", "read_bandwidth", 0, "read_bandwidth: 0 is out of range"),
+        ("graph", "kind", "Graph", "kind: 'Graph' is not accepted; did you mean ModelGraph?"),
+        ("graph", "global.weight_dtype", "fp6", "global.weight_dtype: 'fp6' is not accepted; did you mean fp"),
+        ("graph", "global.weight_block", "big", "global.weight_block: 'big' is not accepted"),
+        ("graph", "global.bias", 1, "global.bias: unknown key"),
+        ("graph", "globals_", {}, "globals_: unknown key; write global"),
+        ("graph", "derived_from.sha256", "ab", "derived_from.sha256: must have 64 characters, not 2"),
+        ("graph", "derived_from.path", " ", "derived_from.path: is blank"),
+        ("graph", "layer_kinds", [], "layer_kinds: needs at least 1 entry"),
+        ("graph", "layer_kinds", {}, "layer_kinds: must be a list, not a map"),
+        ("graph", "layer_kinds.0.id", "other", "stack.pattern[0]: 'moe' is no layer kind; there are other"),
+        ("graph", "layer_kinds.0.nodes", [], "layer_kinds[0].nodes: needs at least 1 entry"),
+        ("graph", "layer_kinds.0.nodes.0.op", "Norm", "layer_kinds[0].nodes[0].op: 'Norm' is not accepted"),
+        ("graph", "layer_kinds.0.nodes.1.n", DROP, "layer_kinds[0].nodes[1].n: required for GEMM"),
+        ("graph", "layer_kinds.0.nodes.1.k", 0, "layer_kinds[0].nodes[1].k: required for GEMM"),
+        ("graph", "layer_kinds.0.nodes.1.experts", 8, "nodes[1].experts: does not belong to GEMM"),
+        ("graph", "layer_kinds.0.nodes.1.bias", None, "layer_kinds[0].nodes[1].bias: unknown key"),
+        ("graph", "layer_kinds.0.nodes.0.weight_dtype", "fp8", "nodes[0].weight_dtype: does not belong to Elementwise"),
+        ("graph", "layer_kinds.0.nodes.0.emit", "tensor_parallel", "nodes[0].emit: does not belong to Elementwise"),
+        ("graph", "layer_kinds.0.nodes.0.launches", 0, "nodes[0].launches: 0 is out of range"),
+        ("graph", "layer_kinds.0.nodes.2.kind", DROP, "nodes[2].kind: required for Attention"),
+        ("graph", "layer_kinds.0.nodes.2.kind", "swa", "nodes[2].window: required for swa"),
+        ("graph", "layer_kinds.0.nodes.2.kind", "mla", "nodes[2].n_kv: must be 1 for mla, not 2"),
+        ("graph", "layer_kinds.0.nodes.2.kind", "sparse_mla", "index_topk: sparse_mla needs index_topk or compress"),
+        ("graph", "layer_kinds.0.nodes.2.n_kv", 64, "nodes[2].n_kv: 64 exceeds n_q 8"),
+        ("graph", "layer_kinds.0.nodes.2.compress_ratio", 4, "compress_ratio: does not belong to gqa attention"),
+        ("graph", "layer_kinds.0.nodes.4.emit", DROP, "nodes[4].emit: required for AllReduce"),
+        ("graph", "layer_kinds.0.nodes.5.top_k", 17, "nodes[5].top_k: 17 exceeds experts 16"),
+        (
+            "graph",
+            "layer_kinds.0.nodes.5.shared_intermediate_size",
+            8,
+            "shared_intermediate_size: stated without shared",
+        ),
+        (
+            "graph",
+            "layer_kinds.0.nodes.5",
+            {"op": "RecurrentUpdate"},
+            "nodes[5].recurrent_kind: required for Recurrent",
+        ),
+        (
+            "graph",
+            "layer_kinds.0.nodes.5",
+            {"op": "RecurrentUpdate", "recurrent_kind": "mamba2", "n_heads": 1, "state_size": 1},
+            "nodes[5].conv_kernel: required for mamba2",
+        ),
+        ("graph", "layer_kinds.0.edges.0", [0, 9], "layer_kinds[0].edges[0]: [0, 9] names node 9"),
+        ("graph", "layer_kinds.0.edges.0", [0], "layer_kinds[0].edges[0]"),
+        ("graph", "layer_kinds.0.edges.5", [5, 3], "edges: nodes [3, 4, 5] form a cycle"),
+        ("graph", "layer_kinds.0.edges.0", [1, 1], "edges: nodes [1, 2, 3, 4, 5, 6] form a cycle"),
+        ("graph", "stack.repeat", 0, "stack.repeat: pattern and repeat go together"),
+        ("graph", "stack.repeat", 10**9, "stack.repeat: 1000000000 is out of range"),
+        ("graph", "stack.pattern", [], "stack.pattern: pattern and repeat go together"),
+        ("graph", "stack", {}, "stack: holds no layer"),
+        ("graph", "stack.prologue", ["dense"], "stack.prologue[0]: 'dense' is no layer kind"),
+        (
+            "graph",
+            "speculator",
+            {"method": "mtp", "num_spec_tokens": 1, "stack": {"prologue": ["moe"]}},
+            "stack.pattern",
+        ),
+        ("graph", "caches", [{"id": "a", "kind": "full", "head_dim": 8}], "caches[0].layers: state exactly one"),
+        ("graph", "caches", [{"id": "a", "kind": "window", "layers": 1}], "caches[0].window: required for a window"),
+        ("graph", "caches", [{"id": "a", "kind": "full", "layers": 1}], "caches[0].head_dim: a cache needs head_dim"),
+        (
+            "graph",
+            "caches",
+            [{"id": "a", "kind": "full", "layer_kinds": ["x"], "head_dim": 8}] * 2,
+            "caches[0].layer_kinds: 'x' is no layer kind",
+        ),
+        ("set", "coefficients", [], "coefficients: the set is empty"),
+        ("set", "coefficients.0", {"a": {}, "b": {}}, "coefficients[0]: must be a map of one key"),
+        ("set", "coefficients.0", "hbm", "coefficients[0]: must be a map of one key"),
+        ("set", "coefficients.0.hbm_derate.name", "x", "coefficients[0].hbm_derate.name: unknown key"),
+        ("set", "coefficients.0.hbm_derate.fitted", DROP, "coefficients[0].hbm_derate.fitted: required key is missing"),
+        ("set", "coefficients.0.hbm_derate.units", "percent", "hbm_derate.units: 'percent' is not accepted"),
+        ("set", "coefficients.0.hbm_derate.value", "high", "hbm_derate.value: must be a number, not 'high'"),
+        ("set", "coefficients.0.hbm_derate.method", "copied", "hbm_derate.copied_from: required when method is copied"),
+        ("set", "coefficients.0.hbm_derate.method", "not_charged", "hbm_derate.value: must be 0 when method is"),
+        ("set", "coefficients.0.hbm_derate.ci95", [1, 2], "hbm_derate.ci95: [1.0, 2.0] does not enclose"),
+        ("set", "coefficients.0.hbm_derate.ci95", [0.1], "hbm_derate.ci95"),
+        ("set", "coefficients.0.hbm_derate.scope", {}, "hbm_derate.scope: is empty"),
+        ("set", "coefficients.0.hbm_derate.scope", {"gpu": ["x"]}, "hbm_derate.scope.gpu: unknown key; there are ep"),
+        ("set", "coefficients.0.hbm_derate.scope", {"tp": ["2"]}, "hbm_derate.scope.tp[0]: must be a whole number"),
+        ("set", "coefficients.0.hbm_derate.sources", [], "hbm_derate.sources: needs at least 1 entry"),
+        ("set", "coefficients.0.hbm_derate.sources", [{"kind": "gossip", "cite": "x"}], "sources[0].kind: 'gossip'"),
+        ("set", "coefficients", "none", "coefficients: must be a list, not 'none'"),
+        ("set", "laws", [{"law": "gemm"}], "laws[0].key: required key is missing"),
+        ("scenario", "name", "", "name: is blank"),
+        ("scenario", "engine_version", 0.29, "engine_version: must be text, not 0.29; put it in quotes"),
+        ("scenario", "coefficients", [], "coefficients: needs at least 1 entry"),
+        ("scenario", "coefficients", "hbm", "coefficients: must be a list, not 'hbm'"),
+        ("scenario", "cluster.nodes", 2, "cluster.fabric: required when nodes > 1"),
+        ("scenario", "cluster.gpus_per_rack", 12, "cluster.gpus_per_rack: 12 is not a multiple of gpus_per_node 8"),
+        ("scenario", "cluster.storage", ["a", "a"], "cluster.storage: 'a' is listed twice"),
+        ("scenario", "cluster.storage", [" "], "cluster.storage[0]: is blank"),
+        ("scenario", "workload", {}, "workload: states neither shape nor trace"),
+        ("scenario", "workload", {"routing_concentration": 2}, "workload.routing_concentration: 2 is out of range"),
+        (
+            "scenario",
+            "workload",
+            {"shape": "a", "trace": {"data": "x"}},
+            "workload.trace.header: required key is missing",
+        ),
+        ("deployment", "pools", [], "pools: needs at least 1 entry"),
+        ("deployment", "pools.0.role", "both", "pools[0].role: 'both' is not accepted"),
+        ("deployment", "pools.0.role", "prefill", "pools: a prefill pool without a decode pool"),
+        ("deployment", "pools.0.role", "decode", "pools: a decode pool without a prefill pool"),
+        ("deployment", "pools.0.nodes", 0, "pools[0].nodes: 0 is out of range"),
+        ("deployment", "pools.0.parallel.tp", "2", "pools[0].parallel.tp: must be a whole number, not '2'"),
+        ("deployment", "pools.0.parallel.ep", 2, "pools[0].parallel.ep: unknown key"),
+        ("deployment", "pools.0.parallel.dp_local", 3, "pools[0].parallel.dp_local: 3 exceeds dp 1"),
+        ("deployment", "pools.0.parallel.dcp", 3, "pools[0].parallel.dcp: 3 does not divide tp 2"),
+        ("deployment", "pools.0.engine.block_size", -16, "pools[0].engine.block_size: -16 is out of range"),
+        ("deployment", "pools.0.engine.gpu_memory_utilization", 1.5, "gpu_memory_utilization: 1.5 is out of range"),
+        ("deployment", "pools.0.engine.all2all_backend", "teleport", "all2all_backend: 'teleport' is not accepted"),
+        ("deployment", "pools.0.engine.scheduling_policy", "lifo", "scheduling_policy: 'lifo' is not accepted"),
+        ("deployment", "pools.0.engine.mamba_cache_mode", "some", "mamba_cache_mode: 'some' is not accepted"),
+        ("deployment", "pools.0.engine.runner", "v3", "runner: 'v3' is not accepted"),
+        ("deployment", "pools.0.engine.speculative", {"num_spec_tokens": 1}, "speculative.method: required key"),
+        (
+            "deployment",
+            "pools.0.engine.speculative",
+            {"method": "eagle4", "num_spec_tokens": 0},
+            "speculative.method: 'eagle4' is not accepted; did you mean eagle",
+        ),
+        ("deployment", "pools.0.engine.async_scheduling", "on", "async_scheduling: must be true or false, not 'on'"),
+        ("deployment", "pd_transfer", {"connector": ""}, "pd_transfer.connector: is blank"),
+        ("deployment", "offload", {"tiers": []}, "offload.tiers: needs at least 1 entry"),
+        ("deployment", "offload", {"tiers": [{"tier": "a", "bytes": 0}]}, "offload.tiers[0].bytes: 0 is out of range"),
+        (
+            "deployment",
+            "offload",
+            {"tiers": [{"tier": "a", "bytes": 1}] * 2},
+            "offload.tiers: tier 'a' is listed twice",
+        ),
+        ("workload", "prefix_tokens", 101, "prefix_tokens: 101 exceeds prompt.tokens 100"),
+        ("workload", "prompt.tokens_min", 101, "prompt.tokens_min: 101 is above the mean 100"),
+        ("workload", "output.tokens_max", 9, "output.tokens_max: 9 is below the mean 10"),
+    ],
+)
+def test_a_bad_key_is_refused_by_name(kind: str, path: str, value: Any, expected: str) -> None:
+    assert expected in problem(kind, path, value)
+
+
+@pytest.mark.parametrize("kind", DOCUMENTS)
+@pytest.mark.parametrize("value", [None, 3, "text", [], [1]])
+def test_what_is_no_map_is_refused(kind: str, value: Any) -> None:
+    with pytest.raises(DocumentError, match=r"must be a map|required|holds no|unknown|not accepted"):
+        parse(DOCUMENTS[kind][0], value)
+
+
+@pytest.mark.parametrize("kind", DOCUMENTS)
+def test_an_unknown_key_is_refused_everywhere(kind: str) -> None:
+    model, data = DOCUMENTS[kind]
+    with pytest.raises(DocumentError, match="surprise: unknown key"):
+        parse(model, {**data, "surprise": 1})
+
+
+def test_every_problem_of_a_document_is_listed() -> None:
+    data = put(put(put(GRAPH, "global.weight_dtype", "fp6"), "layer_kinds.0.nodes.2.n_kv", 64), "name", 7)
+    data["layer_kinds"][0]["nodes"][1]["bias"] = 1
+    with pytest.raises(InvalidDocument) as caught:
+        parse(ModelGraph, data, source="graph.yaml")
+    keys = {found.key for found in caught.value.problems}
+    assert keys == {"name", "global.weight_dtype", "layer_kinds[0].nodes[1].bias", "layer_kinds[0].nodes[2].n_kv"}
+    assert str(caught.value).startswith("4 problems:\n  graph.yaml: ")
+
+
+def test_a_key_without_a_value_is_a_key_left_out() -> None:
+    deployment = parse(Deployment, put(put(DEPLOYMENT, "pools.0.engine", None), "offload", None))
+    assert deployment.pools[0].engine.block_size is None
+    assert deployment.offload is None
+    with pytest.raises(DocumentError, match="kind: required key is missing"):
+        parse(Deployment, {**DEPLOYMENT, "kind": None})
+
+
+def test_zero_means_unset() -> None:
+    pool = parse(Deployment, put(DEPLOYMENT, "pools.0.engine", {"block_size": 0, "gpu_memory_utilization": 0})).pools[0]
+    assert pool.engine.block_size is None
+    assert pool.engine.gpu_memory_utilization is None
+    assert parse(Chip, {**CHIP, "TFlopsFP8": 0}).tflops_fp8 is None
+
+
+def test_added_keys_are_read() -> None:
+    engine = {
+        "runner": "v2",
+        "disable_hybrid_kv_cache_manager": True,
+        "kv_cache_memory_bytes": 1 << 36,
+        "moe_backend": "deep_gemm",
+        "attention_backend": "FLASHINFER",
+        "max_cudagraph_capture_size": 256,
+        "fuse_allreduce_rms": False,
+        "synchronous_host": True,
+        "speculative": {"method": "eagle3", "num_spec_tokens": 3, "draft": "d", "parallel_drafting": True},
+        "cudagraph_mode": "NONE",
+    }
+    read = parse(Deployment, put(DEPLOYMENT, "pools.0.engine", engine)).pools[0].engine
+    assert read.model_dump(exclude_unset=True) == engine
+    graph = put(GRAPH, "global.weight_block", "128x128")
+    graph = put(graph, "global.embedding_dtype", "bf16")
+    graph["layer_kinds"][0]["nodes"][0] |= {"launches": 2, "bytes_per_token": 1024}
+    graph["layer_kinds"][0]["nodes"][1] |= {"compute_dtype": "fp32", "replicated": True, "weight_block": "1x128"}
+    graph["layer_kinds"][0]["nodes"][4] |= {"bytes_per_token": 8}
+    graph["layer_kinds"][0]["nodes"][5] |= {"gated": False}
+    graph["caches"] = [
+        {"id": "kv", "kind": "latent", "layer_kinds": ["moe"], "head_dim": 576, "head_dim_v": 0, "dtype": "bf16"},
+        {"id": "state", "kind": "ring", "layers": 2, "state_bytes": 1024, "tokens_per_state": 0.5, "draft": True},
+    ]
+    graph["speculator"] = {
+        "method": "dspark",
+        "num_spec_tokens": 4,
+        "stack": {"pattern": ["moe"], "repeat": 1},
+        "hidden_taps": [1, 2],
+        "block": 5,
+        "markov_rank": 64,
+        "draft_vocab_size": 500,
+        "own_lm_head": True,
+    }
+    document = parse(ModelGraph, graph)
+    assert document.caches[0].head_dim_v == 0
+    assert document.caches[1].tokens_per_state == 0.5
+    assert document.speculator is not None
+    assert document.speculator.hidden_taps == (1, 2)
+    assert document.layer_kinds[0].nodes[1].replicated
+    assert parse(Chip, {**CHIP, "ComputeCapability": 9.0, "L2MB": 50, "TOpsINT8": 2000}).compute_capability == 9.0
+    scenario = parse(Scenario, {**SCENARIO, "workload": {"routing_concentration": 0.0}})
+    assert scenario.workload is not None
+    assert scenario.workload.routing_concentration == 0.0
+
+
+def test_a_trace_is_read_whole() -> None:
+    trace = {
+        "data": "trace.csv",
+        "sha256": "a" * 64,
+        "rows": 0,
+        "header": {
+            "trace_version": 1,
+            "time_unit": "ms",
+            "mode": "real",
+            "workload_seed": -1,
+            "server": {"type": "vllm", "gpu_memory_utilization": 0.9},
+            "goodput_slo_targets": {"chat": {"ttft_ms": 200}},
+        },
+    }
+    scenario = parse(Scenario, {**SCENARIO, "workload": {"trace": trace}})
+    assert scenario.workload is not None
+    assert scenario.workload.trace is not None
+    assert scenario.workload.trace.header.goodput_slo_targets["chat"].ttft_ms == 200
+    trace["header"]["goodput_slo_targets"]["chat"] = {"ttft_ms": 0}  # type: ignore[index]
+    with pytest.raises(DocumentError, match=r"goodput_slo_targets.chat: states no target"):
+        parse(Scenario, {**SCENARIO, "workload": {"trace": trace}})
+    trace["header"]["goodput_slo_targets"] = {}  # type: ignore[index]
+    with pytest.raises(DocumentError, match=r"workload.trace: shape and trace are both stated"):
+        parse(Scenario, {**SCENARIO, "workload": {"trace": trace, "shape": "chat"}})
+
+
+def test_laws_stand_beside_or_instead_of_coefficients() -> None:
+    law = {
+        "law": "gemm",
+        "key": "bfloat16",
+        "scope": {"hardware": ["chip-x"], "release": ["0.31.0"]},
+        "params": {"sms": 132, "tiles": [[64, 64], [128, 128]], "mode": "min", "t0": 2.5},
+        "method": "measured",
+        "fit": {"script": "fit.py", "rows": 100, "held_out_error": 0.04},
+        "sources": ["a table", {"kind": "dataset", "cite": "b"}],
+    }
+    document = parse(CoefficientSet, {"kind": "CoefficientSet", "name": "x", "laws": [law]})
+    assert document.laws[0].params["tiles"] == [[64, 64], [128, 128]]
+    assert document.laws[0].sources[0] == "a table"
+    with pytest.raises(DocumentError, match="'gemm bfloat16' stands twice with the same scope"):
+        parse(CoefficientSet, {"kind": "CoefficientSet", "name": "x", "laws": [law, law]})
+    bad = {**law, "sources": [{"kind": "gossip", "cite": "b"}]}
+    with pytest.raises(DocumentError, match=r"laws\[0\].sources\[0\].kind"):
+        parse(CoefficientSet, {"kind": "CoefficientSet", "name": "x", "laws": [bad]})
+
+
+def test_one_entry_with_two_scopes_is_two_entries() -> None:
+    other = put(SET["coefficients"][0], "hbm_derate.scope", {"hardware": ["chip-y"]})
+    assert len(parse(CoefficientSet, {**SET, "coefficients": [*SET["coefficients"], other]}).coefficients) == 2
+    with pytest.raises(DocumentError, match="'hbm_derate' stands twice with the same scope"):
+        parse(CoefficientSet, {**SET, "coefficients": SET["coefficients"] * 2})
+
+
+def test_prefill_and_decode_pools_need_a_connector_and_exclude_colocated() -> None:
+    pool = DEPLOYMENT["pools"][0]
+    pair = [{**pool, "role": "prefill"}, {**pool, "role": "decode"}]
+    with pytest.raises(DocumentError, match="pd_transfer: required beside a prefill pool"):
+        parse(Deployment, {**DEPLOYMENT, "pools": pair})
+    document = {**DEPLOYMENT, "pools": pair, "pd_transfer": {"connector": "NixlConnector"}}
+    assert len(parse(Deployment, document).pools) == 2
+    with pytest.raises(DocumentError, match="colocated pool stands beside"):
+        parse(Deployment, {**document, "pools": [*pair, pool]})
+
+
+def test_widths() -> None:
+    parallel = Parallel(tp=4, pp=2, dp=3, pcp=2, dcp=8, enable_expert_parallel=True)
+    assert parallel.ranks == 48
+    assert parallel.ep_width == 24
+    assert Parallel(tp=4, pp=1, dp=1).ep_width == 1
+    with pytest.raises(ValidationError, match=r"neither 1, pcp \(2\) nor tp\*pcp \(8\)"):
+        Parallel(tp=4, pp=1, dp=1, pcp=2, dcp=4)
+
+
+def test_stacks_count_their_layers() -> None:
+    stack = Stack(prologue=["a"], pattern=["b", "a"], repeat=3, epilogue=["c"])
+    assert stack.layers == 8
+    assert stack.counts() == {"a": 4, "b": 3, "c": 1}
+
+
+def test_layer_kinds_are_found_by_name_and_unique() -> None:
+    graph = parse(ModelGraph, GRAPH)
+    assert graph.layer_kind("moe") is graph.layer_kinds[0]
+    with pytest.raises(KeyError):
+        graph.layer_kind("dense")
+    with pytest.raises(DocumentError, match="id 'moe' is used twice"):
+        parse(ModelGraph, put(GRAPH, "layer_kinds", GRAPH["layer_kinds"] * 2))
+    caches = [{"id": "a", "kind": "full", "layers": 1, "head_dim": 8}] * 2
+    with pytest.raises(DocumentError, match="caches: id 'a' is used twice"):
+        parse(ModelGraph, {**GRAPH, "caches": caches})
+
+
+def test_models_are_built_in_python_too() -> None:
+    node = Node(op="GEMM", n=8, k=8)
+    assert (node.weight_dtype, node.experts, node.gated) == ("", None, True)
+    assert CacheSpec(id="a", kind="full", layers=1, head_dim=8).tokens_per_state == 1
+    with pytest.raises(ValidationError, match="n: required for GEMM"):
+        Node(op="GEMM", k=8)
+
+
+def test_files_load_by_kind(tmp_path: Path) -> None:
+    def file(name: str, data: Any) -> Path:
+        return dump(tmp_path / name, data)
+
+    assert load_chip(file("chip.yaml", CHIP)).sm_count == 132
+    assert load_fabric(file("net.json", FABRIC)).rdma
+    assert load_graph(file("graph.json", GRAPH)).globals_.hidden_size == 256
+    assert load_coefficient_set(file("set.json", SET)).coefficients[0].name == "hbm_derate"
+    assert load_workload(file("w.yaml", DOCUMENTS["workload"][1])).prompt.tokens == 100
+    devices = load_storage(file("storage.yaml", {"_comment": "x", **DEVICES}))
+    assert devices["host-dram"].read_bandwidth == 50000
+    with pytest.raises(DocumentError, match=r"storage.yaml:1: slow.base_latency: required"):
+        load_storage(file("storage.yaml", {"slow": {"read_bandwidth": 1, "write_bandwidth": 1}}))
+    with pytest.raises(DocumentError, match="must be a map from device names"):
+        load_storage(file("storage.yaml", [1]))
+    with pytest.raises(DocumentError, match=r"storage.yaml: the file is empty"):
+        load_storage(file("storage.yaml", None))
+    with pytest.raises(DocumentError, match="no such file"):
+        load_storage(tmp_path / "absent.yaml")
+
+
+def test_a_file_holds_one_document(write: Callable[..., Path]) -> None:
+    with pytest.raises(DocumentError, match="the file is empty"):
+        load_chip(write("# nothing\n"))
+    with pytest.raises(DocumentError, match="holds 2 documents"):
+        load_chip(write("a: 1\n---\nb: 2\n"))
+
+
+def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
+    path = dump(tmp_path / "chip.yaml", CHIP)
+    first = load_chip(path)
+    assert load_chip(path) is first
+    dump(path, {**CHIP, "SMCount": 100, "_comment_2": "changed"})
+    assert load_chip(path).sm_count == 100
+
+
+def test_problems_name_the_line_of_the_file(write: Callable[..., Path]) -> None:
+    text = "Provenance: derived\nTFlopsPeak: 10\nBwPeakTBs: 1\nMemoryGiB: no\nIntraNodeBwGBps: 1\nSMCount: 1\n"
+    with pytest.raises(InvalidDocument, match=r"document.yaml:4: MemoryGiB: must be a number, not 'no'") as caught:
+        load_chip(write(text))
+    assert [(found.line, found.key) for found in caught.value.problems] == [(4, "MemoryGiB")]

@@ -6,12 +6,16 @@
 #include <variant>
 
 #include "terms.hpp"
+#include "terms_refined.hpp"
 
 namespace steppe {
 namespace {
 
 using Law = std::variant<terms::Affine, terms::TwoPiece, terms::TouchedExperts, terms::RampedPrefill,
-                         terms::BothGates, terms::HostLaunch, terms::ContextGather>;
+                         terms::BothGates, terms::HostLaunch, terms::ContextGather, terms::GemmTerm,
+                         terms::ExpertsTerm, terms::AttentionDecodeTerm, terms::AttentionPrefillTerm, terms::MlaTerm,
+                         terms::SparseTerm, terms::ConvContextTerm, terms::ScanContextTerm, terms::TwoProtocolTerm,
+                         terms::CurveTerm, terms::HiddenBehind>;
 
 template <class Visit, std::size_t... I>
 void each_law(Visit&& visit, std::index_sequence<I...>) {
@@ -30,14 +34,19 @@ Law lift(const Term& term) {
   std::unique_ptr<Law> law;
   each_law([&]<class T>(std::in_place_type_t<T>) {
     if (law || term.law != T::name) return;
-    if (term.params.size() != T::params.size()) {
+    if constexpr (std::is_same_v<T, terms::CurveTerm>) {
+      const std::size_t numbers = term.params.size();
+      if (numbers < T::kHead + 2 || numbers % 2 != 0) refuse(term, "needs its head and at least one (bytes, us) point");
+    } else if (term.params.size() != T::params.size()) {
       refuse(term, "takes " + std::to_string(T::params.size()) + " parameters, not " + std::to_string(term.params.size()));
     }
     if (term.inputs.size() != T::inputs.size()) {
       refuse(term, "reads " + std::to_string(T::inputs.size()) + " features, not " + std::to_string(term.inputs.size()));
     }
     for (std::size_t i = 0; i < term.params.size(); ++i) {
-      if (!std::isfinite(term.params[i])) refuse(term, std::string("parameter ") + T::params[i] + " is not finite");
+      if (!std::isfinite(term.params[i])) {
+        refuse(term, std::string("parameter ") + T::params[std::min(i, T::params.size() - 1)] + " is not finite");
+      }
     }
     law = std::make_unique<Law>(T(term.params));
   });
@@ -73,8 +82,10 @@ struct Kernel::Compiled {
   explicit Compiled(Plan given) : plan(std::move(given)) {
     if (plan.features.count() > kMaxFeatures) throw std::invalid_argument("plan: too many feature classes");
     if (plan.terms.size() > kMaxTerms) throw std::invalid_argument("plan: too many terms");
-    std::stable_sort(plan.terms.begin(), plan.terms.end(),
-                     [](const Term& a, const Term& b) { return a.stage < b.stage; });
+    const auto by_stage = [](const Term& a, const Term& b) { return a.stage < b.stage; };
+    if (!std::is_sorted(plan.terms.begin(), plan.terms.end(), by_stage)) {
+      throw std::invalid_argument("plan: terms must follow the order of their stages");
+    }
     for (const Term& term : plan.terms) entries.push_back(compile(term));
   }
 
@@ -86,6 +97,12 @@ struct Kernel::Compiled {
     for (std::size_t i = 0; i < term.inputs.size(); ++i) {
       if (term.inputs[i] >= plan.features.count()) refuse(term, "feature out of range");
       entry.inputs[i] = term.inputs[i];
+    }
+    if (const auto* hidden = std::get_if<terms::HiddenBehind>(&entry.law)) {
+      const std::size_t here = entries.size();
+      if (hidden->first > hidden->last || hidden->last >= here || hidden->behind >= here) {
+        refuse(term, "refers to terms that do not come before it");
+      }
     }
     return entry;
   }

@@ -62,7 +62,9 @@ def derive_entry(entry: Entry, files: Files) -> Graph:
 
 def text_of(entry: Entry, graph: Graph) -> str:
     """The catalog file of an entry: its graph under a comment that says where it comes from."""
-    comments = [f"Derived from the config of {entry.checkpoint} by `python -m steppe.models.catalog`; not edited by hand."]
+    comments = [
+        f"Derived from the config of {entry.checkpoint} by `python -m steppe.models.catalog`; not edited by hand."
+    ]
     if entry.quantization is not None:
         comments.append(f"Quantization not in that config, stated by the catalog: {entry.quantization_source}")
     return to_yaml(graph, comments=comments)

@@ -31,18 +31,18 @@ class Config:
     def has(self, key: str) -> bool:
         return self.data.get(key) is not None
 
-    def int(self, *keys: str, default: Any = _MISSING) -> int:
+    def count(self, *keys: str, default: Any = _MISSING) -> int:
         """The first present of `keys` as a whole number >= 0."""
         value = self._first(keys, default)
         if value is default:
-            return value  # type: ignore[no-any-return]
+            return default  # type: ignore[no-any-return]
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
             raise DocumentError(f"{self.path}: {self._named(keys)} must be a whole number, not {value!r}")
-        return value
+        return int(value)
 
     def positive(self, *keys: str, default: Any = _MISSING) -> int:
         """The first present of `keys` as a whole number >= 1."""
-        value = self.int(*keys, default=default)
+        value = self.count(*keys, default=default)
         if value is not default and value < 1:
             raise DocumentError(f"{self.path}: {self._named(keys)} must be at least 1, not {value}")
         return value
@@ -53,7 +53,7 @@ class Config:
             raise DocumentError(f"{self.path}: {key} must be true or false, not {value!r}")
         return value
 
-    def list(self, key: str, default: Any = _MISSING) -> list[Any]:
+    def items(self, key: str, default: Any = _MISSING) -> list[Any]:
         value = self._first((key,), default)
         if value is not default and not isinstance(value, list):
             raise DocumentError(f"{self.path}: {key} must be a list, not {type(value).__name__}")
@@ -61,7 +61,7 @@ class Config:
 
     def per_layer(self, key: str, layers: int) -> list[Any]:
         """A vector with one entry a layer; another length contradicts the layer count."""
-        value = self.list(key)
+        value = self.items(key)
         if len(value) != layers:
             raise DocumentError(f"{self.path}: {key} has {len(value)} entries for {layers} layers")
         return value
@@ -108,7 +108,7 @@ def heads(config: Config) -> tuple[int, int, int]:
     n_q = config.positive("num_attention_heads")
     n_kv = config.positive("num_key_value_heads", default=n_q)
     hidden = config.positive("hidden_size")
-    d_h = config.int("head_dim", default=0)
+    d_h = config.count("head_dim", default=0)
     if d_h == 0:
         if hidden % n_q:
             raise DocumentError(
@@ -117,7 +117,5 @@ def heads(config: Config) -> tuple[int, int, int]:
             )
         d_h = hidden // n_q
     if n_q % n_kv:
-        raise DocumentError(
-            f"{config.path}: num_attention_heads {n_q} is no multiple of num_key_value_heads {n_kv}"
-        )
+        raise DocumentError(f"{config.path}: num_attention_heads {n_q} is no multiple of num_key_value_heads {n_kv}")
     return n_q, n_kv, d_h

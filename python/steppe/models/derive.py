@@ -76,7 +76,7 @@ def derive_file(file: str | Path, *, name: str | None = None, path: str | None =
 
 def architecture_of(outer: Config, text: Config) -> str:
     """The first stated architecture a family derives; the text decoder's own where the outer one is a wrapper."""
-    stated = [str(a) for config in (outer, text) for a in config.list("architectures", default=[])]
+    stated = [str(a) for config in (outer, text) for a in config.items("architectures", default=[])]
     for architecture in stated:
         if architecture in FAMILIES:
             return architecture
@@ -94,7 +94,7 @@ def assemble(
     speculator = None
     if derived.speculator:
         s = derived.speculator
-        drafted = fold([kinds.name(layer) for layer in s.layers])
+        drafted = fold([kinds.name(_drafted(layer)) for layer in s.layers])
         speculator = {"method": s.method, "num_spec_tokens": s.num_spec_tokens, "stack": drafted, **s.extra}
     graph: Graph = {
         "kind": "ModelGraph",
@@ -114,6 +114,12 @@ def assemble(
     return graph
 
 
+def _drafted(layer: Layer) -> Layer:
+    """The layer with its caches marked as the drafter's, which exist only while it drafts."""
+    caches = [{**cache, "id": f"draft_{cache['id']}", "draft": True} for cache in layer.caches]
+    return Layer(layer.kind, layer.nodes, caches)
+
+
 def _globals(derived: Architecture, quant: quantization.Quantization) -> Graph:
     keys: Graph = {
         "hidden_size": derived.hidden_size,
@@ -125,6 +131,8 @@ def _globals(derived: Architecture, quant: quantization.Quantization) -> Graph:
         keys["weight_block"] = quant.default.block
     if quant.default.dtype != quant.plain.dtype:
         keys["embedding_dtype"] = quant.plain.dtype
+    if quant.kv_cache:
+        keys["kv_cache_dtype"] = quant.kv_cache
     return keys
 
 

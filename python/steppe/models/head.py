@@ -23,7 +23,7 @@ def layer_count(source: Source) -> int:
     config = source.config
     for vector in ("layer_types", "block_configs", "layers_block_type"):
         if not config.has("num_hidden_layers") and config.has(vector):
-            return len(config.list(vector))
+            return len(config.items(vector))
     return config.positive("num_hidden_layers")
 
 
@@ -34,7 +34,7 @@ def window_of(source: Source, layer: int, layers: int) -> int | None:
     `sliding_window` holds for all layers (vllm/engine/arg_utils.py:2191-2215), unless `use_sliding_window` is false.
     """
     config = source.config
-    if not config.int("sliding_window", default=0) or not config.flag("use_sliding_window", True):
+    if not config.count("sliding_window", default=0) or not config.flag("use_sliding_window", True):
         return None
     if not config.has("layer_types"):
         return config.positive("sliding_window")

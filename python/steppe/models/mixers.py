@@ -123,7 +123,9 @@ def shared_experts(block: Block, m: Moe, routed: Weight) -> None:
     module = f"{m.module}.{m.shared_name}"
     inner = m.shared_inner or m.shared * m.inner
     if m.shared_gate:
+        # A projection to one column, and its sigmoid times the shared output, which is whole on every rank.
         block.gemm("shared_gate", 1, m.hidden, block.quant.plain, replicated=True)
+        block.elementwise("gate", 4 * m.hidden, replicated=True)
     if not _rides(block, m, routed):
         weight = block.quant.linear(*(f"{module}.{name}" for name in m.shared_fused_names))
         block.gemm("shared_gate_up", 2 * inner, m.hidden, weight)

@@ -15,7 +15,7 @@ def parameters(graph: Mapping[str, Any], *, speculator: bool = False) -> int:
         speculator: add the drafter's layers.
     """
     kinds = {kind["id"]: sum(_of(node) for node in kind["nodes"]) for kind in graph["layer_kinds"]}
-    total = sum(kinds[name] for name in unfold(graph["stack"]))
+    total: int = sum(kinds[name] for name in unfold(graph["stack"]))
     if speculator and "speculator" in graph:
         total += sum(kinds[name] for name in unfold(graph["speculator"]["stack"]))
     shared = graph["global"]

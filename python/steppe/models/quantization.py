@@ -23,8 +23,11 @@ _ROOTS = ("", "model.", "language_model.", "language_model.model.", "model.langu
 class Quantization:
     """A checkpoint stored in one dtype throughout; the base of the quantized ones.
 
-    `default` is what an ordinary linear of the checkpoint gets; `plain` is the checkpoint's 16-bit dtype.
+    `default` is what an ordinary linear of the checkpoint gets; `plain` is the checkpoint's 16-bit dtype; `kv_cache`
+    is what a cache dtype of `auto` means for this checkpoint, None where it means the model's own dtype.
     """
+
+    kv_cache: str | None = None
 
     def __init__(self, plain: Weight, default: Weight | None = None, *, lm_head: bool = False) -> None:
         self.plain = plain
@@ -124,13 +127,37 @@ def read(config: Config, extra: Mapping[str, Any] | None = None) -> Quantization
     method = str(stated.get("quant_method") or ("modelopt" if _is_modelopt(stated) else "")).lower()
     if method not in SCHEMES:
         known = ", ".join(sorted(SCHEMES))
-        raise DeploymentError(f"{config.path}: unknown quantization method {method or '(none stated)'!r}; known: {known}")
-    return SCHEMES[method](Config(stated, path=f"{config.path}: quantization_config"), plain, config)
+        raise DeploymentError(
+            f"{config.path}: unknown quantization method {method or '(none stated)'!r}; known: {known}"
+        )
+    found = SCHEMES[method](Config(stated, path=f"{config.path}: quantization_config"), plain, config)
+    found.kv_cache = _kv_cache(stated, method)
+    return found
+
+
+def _kv_cache(stated: Mapping[str, Any], method: str) -> str | None:
+    """The cache dtype a checkpoint asks for: modelopt under any of four keys (vllm/utils/torch_utils.py:448-521),
+    compressed-tensors under `kv_cache_scheme` (vllm/model_executor/layers/attention/attention.py:281-297)."""
+    if not method.startswith(("modelopt", "compressed-tensors")):
+        return None
+    inner = stated.get("quantization")
+    maps = [stated] + ([inner] if isinstance(inner, Mapping) else [])
+    for key in ("kv_cache_scheme", "kv_cache_quant_algo"):
+        for found in (m.get(key) for m in maps):
+            if isinstance(found, Mapping) and found.get("type", "float") == "float":
+                return {8: "fp8", 4: "nvfp4"}.get(int(found.get("num_bits", 0)))
+            if isinstance(found, str):
+                return {"FP8": "fp8", "NVFP4": "nvfp4"}.get(found.upper())
+    return None
 
 
 def _is_modelopt(stated: Mapping[str, Any]) -> bool:
     producer = stated.get("producer")
-    return "quant_algo" in stated or (isinstance(producer, Mapping) and producer.get("name") == "modelopt")
+    return (
+        "quant_algo" in stated
+        or "quantization" in stated
+        or (isinstance(producer, Mapping) and producer.get("name") == "modelopt")
+    )
 
 
 def _plain(config: Config) -> Weight:

@@ -21,11 +21,11 @@ def _fp8(stated: Config, plain: Weight, model: Config) -> Quantization:
     DeepSeek-V4 checkpoints keep their experts in 4-bit floats unless `expert_dtype` says fp8
     (vllm/models/deepseek_v4/quant_config.py:25-47, 180-203).
     """
-    block = stated.list("weight_block_size", default=None)
+    block = stated.items("weight_block_size", default=None)
     if block is not None and len(block) != 2:
         raise DocumentError(f"{stated.path}: weight_block_size must be [rows, columns], not {block}")
     default = Weight("fp8", f"{block[0]}x{block[1]}" if block else None)
-    excluded = stated.list("modules_to_not_convert", default=None) or stated.list("ignored_layers", default=[])
+    excluded = stated.items("modules_to_not_convert", default=None) or stated.items("ignored_layers", default=[])
     base = Excluding(plain, default, excluded)
     if "deepseek_v4" not in str(model.get("model_type", "")):
         return base
@@ -64,7 +64,7 @@ def _integer(stated: Config, plain: Weight, model: Config) -> Quantization:
     widths = {4: Weight("int4", block), 8: Weight("int8", block, compute=plain.dtype)}
     if bits not in widths:
         raise DeploymentError(f"{stated.path}: bits {bits} is not one of 4, 8")
-    excluded = stated.list("modules_to_not_convert", default=[])
+    excluded = stated.items("modules_to_not_convert", default=[])
     return Excluding(plain, widths[bits], excluded, lm_head=stated.flag("lm_head"))
 
 
@@ -97,17 +97,17 @@ def _compressed_tensors(stated: Config, plain: Weight, model: Config) -> Quantiz
     for name, group in stated.section("config_groups").data.items():
         inner = Config(group, path=f"{stated.path}: config_groups: {name}")
         weight = _group_weight(inner, plain)
-        groups.append(([str(t) for t in inner.list("targets", default=["Linear"])], weight))
+        groups.append(([str(t) for t in inner.items("targets", default=["Linear"])], weight))
     if not groups:
         raise DocumentError(f"{stated.path}: config_groups is empty")
-    return _Groups(plain, groups, [str(p) for p in stated.list("ignore", default=[])])
+    return _Groups(plain, groups, [str(p) for p in stated.items("ignore", default=[])])
 
 
 def _group_weight(group: Config, plain: Weight) -> Weight:
     weights = group.section("weights")
     bits, kind = weights.positive("num_bits"), str(weights.get("type", "int"))
-    size = weights.int("group_size", default=None) if weights.get("group_size", 0) != -1 else None
-    tile = weights.list("block_structure", default=None)
+    size = weights.count("group_size", default=None) if weights.get("group_size", 0) != -1 else None
+    tile = weights.items("block_structure", default=None)
     weight_only = not group.has("input_activations")
     if (kind, bits) == ("float", 8):
         block = f"{tile[0]}x{tile[1]}" if tile else (f"1x{size}" if size else None)
@@ -155,7 +155,9 @@ def _modelopt(stated: Config, plain: Weight, model: Config) -> Quantization:
     algo = str(inner.get("quant_algo", "")).upper()
     if algo == "MIXED_PRECISION":
         layers = inner.section("quantized_layers").data
-        listed = {name: _algorithm(str(info.get("quant_algo", "")), inner, plain, info) for name, info in layers.items()}
+        listed = {
+            name: _algorithm(str(info.get("quant_algo", "")), inner, plain, info) for name, info in layers.items()
+        }
         return _Listed(plain, listed)
     excluded = [str(p) for p in (inner.get("exclude_modules") or inner.get("ignore") or [])]
     # A pattern `path*` covers the module and everything under it (modelopt.py:203-220).

@@ -80,6 +80,11 @@ class Settings:
     runner: str  # v1 | v2
     kv_cache_memory_bytes: int | None
     one_kernel_attention: bool  # prefill and decode rows share one launch (FlashAttention backends)
+    decode_threshold: int = 1  # longest query the attention backend takes as a decode
+    served_dtype: str = ""  # replaces the graph's global weight dtype; "" = as stored
+    flash_attention_version: int = 0  # 2, 3 or 4 on FlashAttention backends, else 0
+    spec_draft: str = ""  # the draft's model name, for methods with their own checkpoint
+    parallel_drafting: bool = False  # the draft proposes all tokens in one pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,3 +109,5 @@ class Resolution:
     engine_version: str  # as stated by the scenario
     routing_concentration: float
     ledger: Ledger = field(compare=False)
+    compute_capability: tuple[int, int] = (9, 0)  # (major, minor), read off the rates where the chip states none
+    rack_gpus: int = 0  # GPUs of one NVLink domain beyond the node; 0 = none

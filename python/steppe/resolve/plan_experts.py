@@ -1,0 +1,67 @@
+"""Where experts live and how many token-expert pairs reach the fullest rank (laws.md 4)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from steppe.documents import Node
+from steppe.resolve.resolved import Resolution
+
+
+@dataclass(frozen=True, slots=True)
+class Experts:
+    """One layer's routed experts on the fullest rank."""
+
+    physical: int  # experts of the layer, redundant copies included
+    top_k: int
+    n: int  # expert width
+    k: int  # model width the experts see (the latent width where there is one)
+    local_experts: int  # physical experts the fullest rank holds
+    shards: int  # ranks that share each expert's weights
+    funnel: int  # data-parallel ranks whose tokens reach this rank's experts
+    pairs_per_token: float  # token-expert pairs of the fullest rank per token of this rank
+    dp_slice: float  # ranks that split an expert's arithmetic beyond tensor parallelism
+
+
+def moe_dp_funnel(r: Resolution) -> int:
+    """Ranks whose tokens reach one rank's experts: dp, whenever the expert group is wider than one.
+
+    COVERAGE LIMIT: the prefill-context width is left out. Under pcp each rank routes its own share of a prompt, and the
+    engine gathers tokens over the whole expert group (vllm/model_executor/layers/fused_moe/runner/moe_runner.py), so
+    with pcp > 1 and experts spread over it the tokens of pcp ranks meet; here only those of dp ranks are charged.
+    """
+    return r.widths.dp if r.widths.moe_group > 1 and r.widths.dp > 1 else 1
+
+
+def lift_experts(r: Resolution, node: Node) -> Experts:
+    """Place the experts of `node`.
+
+    With expert parallelism a rank owns whole experts, the fullest one ceil((experts + redundant)/ep) of them. Without
+    it every rank holds every expert, sliced over tp*dp.
+
+    COVERAGE LIMIT: without expert parallelism and with pcp > 1 each rank is charged 1/(dp*tp) of every expert. The
+    engine flattens dp, pcp and tp into one tensor group and holds 1/(dp*pcp*tp)
+    (vllm/model_executor/layers/fused_moe/config.py), but then runs a reduction over the prefill-context ranks that is
+    not priced.
+    """
+    assert node.experts and node.top_k and node.n and node.k
+    funnel = moe_dp_funnel(r)
+    physical = node.experts + (r.settings.redundant_experts if r.widths.ep > 1 else 0)
+    if r.widths.ep > 1:
+        local, shards, share, dp_slice = math.ceil(physical / r.widths.ep), 1, 0.0, 1.0
+        share = local / physical
+    else:
+        local, shards, share = node.experts, r.widths.tp * r.widths.dp, 1.0
+        dp_slice = shards / r.widths.tp
+    return Experts(
+        physical=physical,
+        top_k=node.top_k,
+        n=node.n,
+        k=node.latent_size or node.k,
+        local_experts=local,
+        shards=shards,
+        funnel=funnel,
+        pairs_per_token=funnel * node.top_k * share,
+        dp_slice=dp_slice,
+    )

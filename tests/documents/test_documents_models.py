@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from steppe.documents import (
@@ -33,6 +35,7 @@ from steppe.documents import (
     parse,
 )
 from steppe.documents.base import Document
+from steppe.documents.load import validate
 from steppe.errors import DocumentError
 
 from .conftest import CHIP, DEPLOYMENT, DEVICES, FABRIC, GRAPH, SCENARIO, SET, dump
@@ -472,3 +475,36 @@ def test_problems_name_the_line_of_the_file(write: Callable[..., Path]) -> None:
     with pytest.raises(InvalidDocument, match=r"document.yaml:4: MemoryGiB: must be a number, not 'no'") as caught:
         load_chip(write(text))
     assert [(found.line, found.key) for found in caught.value.problems] == [(4, "MemoryGiB")]
+
+
+values = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.just(10**399),
+    st.floats(),
+    st.text(max_size=8),
+    st.lists(st.integers(-3, 3), max_size=3),
+    st.dictionaries(st.text(max_size=4), st.integers(-3, 3), max_size=2),
+)
+
+
+def places(data: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
+    """Every key path of plain data."""
+    inner = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    return [path, *(place for key, value in inner for place in places(value, (*path, key)))]
+
+
+@settings(max_examples=400, deadline=None)
+@given(data=st.data())
+def test_any_damage_is_refused_or_read_but_never_crashes(data: st.DataObject) -> None:
+    model, sound = DOCUMENTS[data.draw(st.sampled_from(sorted(DOCUMENTS)))]
+    path = data.draw(st.sampled_from(places(sound)[1:]))
+    damaged = copy.deepcopy(sound)
+    here = damaged
+    for part in path[:-1]:
+        here = here[part]
+    here[path[-1]] = data.draw(values)  # type: ignore[index]
+    document, found = validate(model, damaged)
+    assert (document is None) == bool(found)
+    assert all(message and len(message) < 2000 for _, message in found)

@@ -13,6 +13,7 @@ from steppe._core import Batch, StepEstimate
 from steppe.documents import Deployment, Scenario
 from steppe.documents.bundle import Bundle, load_bundle, make_bundle
 from steppe.errors import DeploymentError
+from steppe.explanation import Explanation
 from steppe.resolve.choices import resolve
 from steppe.resolve.coefficients import Coefficients, Scope
 from steppe.resolve.plan import build_plan
@@ -93,6 +94,10 @@ class Kernel:
         )
         coefficients = Coefficients(bundle.sets, scope, resolution.ledger)
         return cls(resolution, coefficients, build_plan(resolution, coefficients))
+
+    def explain(self, batch: Batch) -> Explanation:
+        """Every term of one step, as a table a person can read."""
+        return Explanation(f"{str(self)[8:-1]}: {batch!r}"[:120], self.step_time(batch))
 
     # -- what was decided ---------------------------------------------------------------------------------------
 

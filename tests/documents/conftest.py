@@ -11,6 +11,18 @@ from typing import Any
 import pytest
 import yaml
 
+from steppe.documents import (
+    Chip,
+    CoefficientSet,
+    Deployment,
+    Fabric,
+    ModelGraph,
+    Scenario,
+    StorageDevice,
+    Workload,
+)
+from steppe.documents.base import Document
+
 CHIP = {
     "_comment": "synthetic",
     "Provenance": "derived",
@@ -72,6 +84,32 @@ DEPLOYMENT: dict[str, Any] = {
     "name": "tiny",
     "pools": [{"role": "colocated", "nodes": 1, "parallel": {"tp": 2, "pp": 1, "dp": 1}, "engine": {}}],
 }
+
+DOCUMENTS: dict[str, tuple[type[Document], dict[str, Any]]] = {
+    "chip": (Chip, CHIP),
+    "fabric": (Fabric, FABRIC),
+    "device": (StorageDevice, DEVICES["local-nvme"]),
+    "graph": (ModelGraph, GRAPH),
+    "set": (CoefficientSet, SET),
+    "scenario": (Scenario, SCENARIO),
+    "deployment": (Deployment, DEPLOYMENT),
+    "workload": (Workload, {"prompt": {"tokens": 100}, "output": {"tokens": 10}}),
+}
+DROP = object()
+
+
+def put(data: Any, path: str, value: Any) -> Any:
+    """A copy of `data` with the value at `path` (a.b.0.c) replaced, added or dropped."""
+    data = copy.deepcopy(data)
+    *parents, last = [int(part) if part.isdigit() else part for part in path.split(".")]
+    here = data
+    for part in parents:
+        here = here.setdefault(part, {}) if isinstance(here, dict) else here[part]
+    if value is DROP:
+        del here[last]
+    else:
+        here[last] = value
+    return data
 
 
 class Tree:

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.models.published import PUBLISHED, billions, half_digit
 
 from steppe.documents import load_graph
 from steppe.models.catalog import CATALOG, derive_entry, find, text_of, write
 from steppe.models.catalog_entries import ENTRIES, Entry
 from steppe.models.derive import DERIVER_VERSION
 from steppe.models.parameters import parameters
-from tests.models.published import PUBLISHED, billions, half_digit
 
 NAMES = [entry.name for entry in ENTRIES]
 BY_NAME = {entry.name: entry for entry in ENTRIES}

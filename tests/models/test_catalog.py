@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.models.published import PUBLISHED, billions, half_digit
 
 from steppe.documents import load_graph
-from steppe.models.catalog import CATALOG, derive_entry, find, text_of, write
+from steppe.models.catalog import CATALOG, derive_entry, text_of, write
 from steppe.models.catalog_entries import ENTRIES, Entry
 from steppe.models.derive import DERIVER_VERSION
 from steppe.models.parameters import parameters
-from tests.models.published import PUBLISHED, billions, half_digit
+from steppe.models.stated import STATED
 
 NAMES = [entry.name for entry in ENTRIES]
 BY_NAME = {entry.name: entry for entry in ENTRIES}
@@ -52,10 +53,18 @@ def test_every_catalog_model_has_a_published_count() -> None:
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=NAMES)
 def test_a_fresh_derivation_equals_the_file(entry: Entry, configs: Path) -> None:
-    files = find(configs, entry.checkpoint)
-    if files is None:
+    graph = derive_entry(entry, configs)
+    if graph is None:
         pytest.skip(f"no config of {entry.checkpoint} under STEPPE_CONFIGS")
-    assert (CATALOG / entry.name / "graph.yaml").read_text() == text_of(entry, derive_entry(entry, files))
+    assert (CATALOG / entry.name / "graph.yaml").read_text() == text_of(entry, graph)
+
+
+@pytest.mark.parametrize("entry", [e for e in ENTRIES if e.checkpoint in STATED], ids=lambda e: e.name)
+def test_a_graph_of_stated_keys_is_derived_without_a_config(entry: Entry) -> None:
+    graph = derive_entry(entry, None)
+    assert graph is not None
+    assert graph["derived_from"]["format"] == "stated"
+    assert (CATALOG / entry.name / "graph.yaml").read_text() == text_of(entry, graph)
 
 
 def test_a_quantization_stated_by_the_catalog_names_its_source() -> None:
@@ -63,7 +72,7 @@ def test_a_quantization_stated_by_the_catalog_names_its_source() -> None:
 
 
 def test_writing_from_a_folder_without_configs_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="none of the"):
+    with pytest.raises(ValueError, match="none of the configs"):
         write(tmp_path, tmp_path / "catalog")
 
 

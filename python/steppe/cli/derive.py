@@ -10,6 +10,7 @@ import typer
 
 from steppe.errors import DocumentError
 from steppe.models import catalog as models_catalog
+from steppe.models.catalog_entries import ENTRIES
 from steppe.models.derive import Graph, derive_file
 from steppe.models.emit import to_yaml
 from steppe.models.parameters import parameters
@@ -61,7 +62,7 @@ def command(
 def rebuild(configs: Path) -> None:
     """Write the embedded catalog anew from a folder of configs, and say what was written and what had no config."""
     written = models_catalog.write(configs)
-    missing = [entry.name for entry in models_catalog.ENTRIES if entry.name not in written]
+    missing = [entry.name for entry in ENTRIES if entry.name not in written]
     typer.echo(f"{len(written)} graphs written to {models_catalog.CATALOG}")
     if missing:
         typer.echo(f"{len(missing)} left as they are, their config is not in {configs}: {', '.join(missing)}")

@@ -2,21 +2,209 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
+
 
 from steppe import _core
 from steppe._core import Batch, StepEstimate
+from steppe.documents import Deployment, Scenario
+from steppe.documents.bundle import Bundle, load_bundle, make_bundle
+from steppe.errors import DeploymentError
+from steppe.resolve.choices import resolve
+from steppe.resolve.coefficients import Coefficients, Scope
+from steppe.resolve.plan import build_plan
+from steppe.resolve.resolved import Resolution
+
+DEFAULT_SETS = ("{chip}-reference", "{chip}-engine", "{chip}-refined")
+PathLike = str | os.PathLike[str]
 
 
 class Kernel:
     """Prices the steps of one pool of a deployment. Immutable; safe to share between threads.
 
     Build one with `Kernel.build(model=..., hardware=..., tp=...)` or `steppe.open(path)`.
+
+    `step_time(batch)` returns a `StepEstimate` (integer nanoseconds on one rank) and raises `steppe.Error` for a batch
+    the deployment could never run (tokens beyond max_model_len).
     """
 
-    def __init__(self, resolution: Any, coefficients: Any, plan: Any) -> None:
+    def __init__(self, resolution: Resolution, coefficients: Coefficients, plan: Any) -> None:
         self._resolution = resolution
         self._coefficients = coefficients
         self._core = _core.Kernel(plan)
         self.step_time = self._core.step_time
+
+    @classmethod
+    def build(
+        cls,
+        *,
+        model: PathLike,
+        hardware: str,
+        tp: int = 1,
+        dp: int = 1,
+        pcp: int = 1,
+        dcp: int = 1,
+        enable_expert_parallel: bool = False,
+        nodes: int | None = None,
+        gpus_per_node: int | None = None,
+        fabric: str = "",
+        coefficients: Sequence[str] | None = None,
+        engine_version: str = "0.31.0",
+        routing_concentration: float = 0.5,
+        catalog: PathLike | None = None,
+        registry: PathLike | None = None,
+        **engine: Any,
+    ) -> Kernel:
+        """Build a one-pool kernel without writing documents.
+
+        `model` is a catalog name or the path of a Hugging Face config.json; `hardware` a catalog chip. `engine` takes any
+        key of the deployment document's engine section (max_num_seqs, cache_dtype, speculative, ...). Raises
+        `DocumentError`, `DeploymentError` or `CoefficientError`.
+        """
+        bundle = _bundle(
+            model,
+            hardware,
+            {"tp": tp, "pp": 1, "dp": dp, "pcp": pcp, "dcp": dcp, "enable_expert_parallel": enable_expert_parallel},
+            nodes=nodes,
+            gpus_per_node=gpus_per_node,
+            fabric=fabric,
+            coefficients=coefficients,
+            engine_version=engine_version,
+            routing_concentration=routing_concentration,
+            catalog=catalog,
+            registry=registry,
+            engine=engine,
+        )
+        return cls.from_bundle(bundle)
+
+    @classmethod
+    def from_bundle(cls, bundle: Bundle) -> Kernel:
+        """Resolve and plan the bundle's pool."""
+        resolution = resolve(bundle, bundle.pool_index)
+        scope = Scope(
+            resolution.chip_name,
+            resolution.model_name,
+            resolution.widths.tp,
+            resolution.widths.ep,
+            resolution.nodes_spanned,
+        )
+        coefficients = Coefficients(bundle.sets, scope, resolution.ledger)
+        return cls(resolution, coefficients, build_plan(resolution, coefficients))
+
+    # -- what was decided ---------------------------------------------------------------------------------------
+
+    @property
+    def resolution(self) -> Resolution:
+        """Everything the resolution decided, as plain facts."""
+        return self._resolution
+
+    def resolved(self) -> dict[str, Any]:
+        """Widths, backends and overrides as they are priced."""
+        from steppe.resolve.choices import resolved
+
+        return resolved(self._resolution)
+
+    def deployment(self) -> dict[str, Any]:
+        """The pool as stated (a copy)."""
+        return self._resolution.pool.model_dump(exclude_defaults=True)
+
+    def provenance(self) -> dict[str, list[dict[str, Any]]]:
+        """Every coefficient and law the kernel reads, every assumption and every override."""
+        ledger = self._resolution.ledger
+        assumed = [
+            {"name": each.name, "set": "steppe", "method": "assumed", "value": each.value, "reason": each.reason}
+            for each in ledger.assumptions
+        ]
+        return {
+            "coefficients": [asdict(each) for each in ledger.used.values()],
+            "assumptions": assumed,
+            "overrides": [asdict(each) for each in ledger.overrides],
+        }
+
+    def evidence(self) -> dict[str, Any]:
+        """How many numbers rest on what: counts by method, of how many, and the names of the assumed ones."""
+        ledger = self._resolution.ledger
+        methods: dict[str, int] = {}
+        for used in ledger.used.values():
+            methods[used.method] = methods.get(used.method, 0) + 1
+        assumed = [each.name for each in ledger.used.values() if each.method == "assumed"]
+        return {
+            "total": len(ledger.used) + len(ledger.assumptions),
+            "by_method": methods,
+            "assumed": assumed + [each.name for each in ledger.assumptions],
+        }
+
+    def __repr__(self) -> str:
+        r = self._resolution
+        w = r.widths
+        layout = " ".join(f"{k} {v}" for k, v in (("tp", w.tp), ("dp", w.dp), ("ep", w.ep), ("pcp", w.pcp), ("dcp", w.dcp)) if v > 1)
+        return f"<Kernel {r.model_name} on {r.chip_name}{', ' + layout if layout else ''}>"
+
+
+def open(  # noqa: A001 - the verb a user reaches for, always written steppe.open
+    path: PathLike, pool: int = 0, *, catalog: PathLike | None = None, registry: PathLike | None = None
+) -> Kernel:
+    """Open one pool of a scenario and deployment file (see docs/documents). Roots default to the embedded catalog."""
+    return Kernel.from_bundle(load_bundle(path, pool=pool, catalog=catalog, registry=registry))
+
+
+def _bundle(
+    model: PathLike,
+    hardware: str,
+    parallel: dict[str, Any],
+    *,
+    nodes: int | None,
+    gpus_per_node: int | None,
+    fabric: str,
+    coefficients: Sequence[str] | None,
+    engine_version: str,
+    routing_concentration: float,
+    catalog: PathLike | None,
+    registry: PathLike | None,
+    engine: dict[str, Any],
+) -> Bundle:
+    from steppe.catalog import Catalog
+
+    graph = None
+    name = os.fspath(model)
+    if name.endswith(".json"):
+        from steppe.models import derive_file
+
+        graph = derive_file(name)
+        name = graph.name
+    per_node = gpus_per_node or Catalog(catalog).chip(hardware).gpus_per_node or 8
+    ranks = parallel["tp"] * parallel["dp"] * parallel["pcp"]
+    if nodes is None:
+        nodes = max(1, -(-ranks // per_node))
+    scenario = {
+        "kind": "Scenario",
+        "name": name,
+        "model": name,
+        "coefficients": list(coefficients or (each.format(chip=hardware) for each in DEFAULT_SETS)),
+        "engine_version": engine_version,
+        "workload": {"routing_concentration": float(routing_concentration)},
+        "cluster": {"hardware": hardware, "nodes": nodes, "gpus_per_node": per_node, "fabric": fabric},
+    }
+    if not fabric and nodes > 1:
+        raise DeploymentError(
+            f"fabric: {ranks} ranks need {nodes} nodes of {per_node} GPUs; name the network between them (fabric=...)"
+        )
+    deployment = {
+        "kind": "Deployment",
+        "name": name,
+        "pools": [{"role": "colocated", "nodes": nodes, "parallel": parallel, "engine": engine}],
+    }
+    return make_bundle(
+        Scenario.model_validate(scenario),
+        Deployment.model_validate(deployment),
+        catalog=catalog,
+        registry=registry,
+        graph=graph,
+        source="Kernel.build",
+    )
+
+
+__all__ = ["Batch", "Kernel", "StepEstimate", "open"]

@@ -3,7 +3,7 @@
 Importing this package imports pydantic; `import steppe` does not.
 """
 
-from steppe.documents.bundle import Bundle, check_bundle, load_bundle
+from steppe.documents.bundle import Bundle, Findings, check_bundle, load_bundle, make_bundle
 from steppe.documents.coefficients import Coefficient, CoefficientSet, Law, Scope, Source
 from steppe.documents.deployment import (
     Dbo,
@@ -61,6 +61,7 @@ __all__ = [
     "Engine",
     "Eplb",
     "Fabric",
+    "Findings",
     "Global",
     "InvalidDeployment",
     "InvalidDocument",
@@ -94,5 +95,6 @@ __all__ = [
     "load_graph",
     "load_storage",
     "load_workload",
+    "make_bundle",
     "parse",
 ]

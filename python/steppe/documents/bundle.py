@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import lru_cache
-from pathlib import Path
 from typing import Any, TypeVar
 
 from steppe.catalog import Catalog
-from steppe.documents.base import Document
 from steppe.documents.coefficients import CoefficientSet
 from steppe.documents.deployment import Deployment, Pool
 from steppe.documents.graph import ModelGraph
 from steppe.documents.hardware import Chip, Fabric, StorageDevice
-from steppe.documents.load import Loaded, PathLike, identity, placed, validate
-from steppe.documents.problems import InvalidDeployment, InvalidDocument, KeyPath, Problem, suggestion
-from steppe.documents.reading import read
-from steppe.documents.rules import Breach, cluster_breaches, engine_breaches
+from steppe.documents.load import Loaded, PathLike
+from steppe.documents.messages import Found
+from steppe.documents.problems import InvalidDeployment, InvalidDocument, Problem, suggestion
+from steppe.documents.rules import Breach, cluster_breaches, device_breaches, engine_breaches, naming_breaches
 from steppe.documents.scenario import Scenario
+from steppe.documents.scenario_file import Part, one_of_each, parts_of
 from steppe.documents.warnings import warnings_of
 
 V = TypeVar("V")
@@ -27,7 +24,10 @@ Roots = PathLike | Catalog | None
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """Everything a resolution reads, for one pool of a deployment. `sets` keep the scenario's order."""
+    """Everything a resolution reads, for one pool of a deployment.
+
+    `sets` keep the scenario's order; `storage` holds every device of the catalog; `warnings` are for a person to read.
+    """
 
     scenario: Scenario
     deployment: Deployment
@@ -49,7 +49,7 @@ class Bundle:
 
 @dataclass(slots=True)
 class Findings:
-    """What checking a bundle found: malformed documents, layouts the engine refuses, and warnings."""
+    """What checking documents found: malformed ones, layouts the engine refuses, and warnings."""
 
     problems: list[Problem] = field(default_factory=list)
     refusals: list[Problem] = field(default_factory=list)
@@ -71,15 +71,6 @@ class Findings:
             raise InvalidDeployment(self.refusals)
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One document of a scenario file and its position there."""
-
-    index: int
-    loaded: Loaded[Any]
-    kind: str
-
-
 def load_bundle(path: PathLike, *, pool: int = 0, catalog: Roots = None, registry: Roots = None) -> Bundle:
     """Load the scenario and deployment of a file, and the documents they name.
 
@@ -95,81 +86,86 @@ def load_bundle(path: PathLike, *, pool: int = 0, catalog: Roots = None, registr
 def check_bundle(
     path: PathLike, *, pool: int = 0, catalog: Roots = None, registry: Roots = None
 ) -> tuple[Bundle | None, Findings]:
-    """Like `load_bundle`, but returns what it found instead of raising. The bundle is None where documents lack."""
+    """Like `load_bundle`, but return what was found instead of raising. The bundle is None where anything is wrong."""
     findings = Findings()
-    parts = _parts(identity(path))
-    scenario_part, deployment_part = _take_parts(Path(path), parts, findings)
-    scenario: Scenario | None = scenario_part.loaded.value if scenario_part else None
-    deployment: Deployment | None = deployment_part.loaded.value if deployment_part else None
-    if deployment is not None and not 0 <= pool < len(deployment.pools):
-        message = f"pool {pool} is asked for; there are pools 0 to {len(deployment.pools) - 1}"
-        findings.problems.append(Problem(str(path), None, ("pools",), message))
-    if scenario is None or scenario_part is None:
-        return None, findings
-    bundle = _named_documents(Path(path), scenario_part, scenario, catalog, registry, findings)
-    if deployment is None or deployment_part is None:
-        return None, findings
-    breaches = list(cluster_breaches(scenario, deployment))
-    if bundle["graph"] is not None:
-        breaches += engine_breaches(deployment, bundle["graph"])
-    _file_breaches(Path(path), breaches, scenario_part.index, deployment_part.index, findings)
-    if findings.problems or findings.refusals:
-        return None, findings
-    warnings = tuple(str(problem) for problem in findings.warnings)
-    return Bundle(scenario=scenario, deployment=deployment, pool_index=pool, warnings=warnings, **bundle), findings
-
-
-@lru_cache(maxsize=256)
-def _parts(key: tuple[str, int, int, int]) -> tuple[Part, ...]:
-    """Every document of a scenario file, validated by its kind."""
-    path = Path(key[0])
-    reading = read(path)
-    parts = [Part(-1, Loaded(key[0], None, tuple(reading.problems)), "")] if reading.problems else []
-    for index, data in enumerate(reading.documents):
-        kind = data.get("kind") if isinstance(data, dict) else None
-        parts.append(Part(index, _part(path, index, data, kind), str(kind)))
-    return tuple(parts)
-
-
-def _part(path: Path, index: int, data: Any, kind: Any) -> Loaded[Any]:
-    models: dict[str, type[Document]] = {"Scenario": Scenario, "Deployment": Deployment}
-    model = models.get(kind) if isinstance(kind, str) else None
-    if model is None:
-        if kind is None:
-            found: tuple[KeyPath, str] = (), "states no kind; it must be Scenario or Deployment"
-        else:
-            found = ("kind",), f"{kind!r} does not belong here; {suggestion(str(kind), models)}"
-        return Loaded(str(path), None, placed(path, index, [found]))
-    value, problems = validate(model, data)
-    warned = placed(path, index, warnings_of(value)) if value is not None else ()
-    return Loaded(str(path), value, placed(path, index, problems), warned)
-
-
-def _take_parts(path: Path, parts: Iterable[Part], findings: Findings) -> tuple[Part | None, Part | None]:
-    chosen: dict[str, Part] = {}
-    damaged = False
+    parts = parts_of(path)
     for part in parts:
         findings.take(part.loaded)
-        damaged |= bool(part.loaded.problems)
-        if part.kind in chosen:
-            found = ("kind",), f"a second {part.kind} in one file; keep one"
-            findings.problems += placed(path, part.index, [found])
-        chosen.setdefault(part.kind, part)
-    for kind in ("Scenario", "Deployment"):
-        # a document of a misspelt kind may be the one missing; it is reported already
-        if kind not in chosen and not damaged:
-            message = f"holds no {kind}; add it as a second document after a line '---'"
-            findings.problems.append(Problem(str(path), None, (), message))
-    return chosen.get("Scenario"), chosen.get("Deployment")
+    scenario, deployment, problems = one_of_each(path, parts)
+    findings.problems += problems
+    bundle = _assemble(scenario, deployment, pool, catalog, registry, None, findings)
+    return bundle, findings
+
+
+def make_bundle(
+    scenario: Scenario,
+    deployment: Deployment,
+    *,
+    pool: int = 0,
+    catalog: Roots = None,
+    registry: Roots = None,
+    graph: ModelGraph | None = None,
+    source: str = "<built>",
+) -> Bundle:
+    """Like `load_bundle`, for a scenario and a deployment made in memory.
+
+    `graph` stands in for the catalog's model, e.g. one just derived. Problems are reported as those of `source`.
+    """
+    findings = Findings()
+    parts = [
+        Part("Scenario", Loaded(source, scenario)),
+        Part("Deployment", Loaded(source, deployment)),
+    ]
+    findings.warnings += parts[1].place(warnings_of(deployment))
+    bundle = _assemble(parts[0], parts[1], pool, catalog, registry, graph, findings)
+    findings.raise_for_problems()
+    assert bundle is not None
+    return bundle
+
+
+def _assemble(
+    scenario_part: Part | None,
+    deployment_part: Part | None,
+    pool: int,
+    catalog: Roots,
+    registry: Roots,
+    graph: ModelGraph | None,
+    findings: Findings,
+) -> Bundle | None:
+    """Load what the scenario names and hold every rule that can be held; None where anything is wrong."""
+    scenario: Scenario | None = scenario_part.loaded.value if scenario_part else None
+    deployment: Deployment | None = deployment_part.loaded.value if deployment_part else None
+    if deployment_part and deployment and not 0 <= pool < len(deployment.pools):
+        message = f"pool {pool} is asked for; there are pools 0 to {len(deployment.pools) - 1}"
+        findings.problems += deployment_part.place([(("pools",), message)])
+    if not scenario_part or not scenario:
+        return None
+    named = _named_documents(scenario_part, scenario, catalog, registry, graph, findings)
+    breaches = list(naming_breaches(scenario, named["graph"], named["chip"]))
+    if deployment_part and deployment:
+        breaches += cluster_breaches(scenario, deployment)
+        breaches += device_breaches(scenario, deployment, named["storage"])
+        if named["graph"] is not None:
+            breaches += engine_breaches(deployment, named["graph"])
+    _file_breaches(breaches, {"scenario": scenario_part, "deployment": deployment_part}, findings)
+    if findings.problems or findings.refusals or not deployment:
+        return None
+    warnings = tuple(str(problem) for problem in findings.warnings)
+    return Bundle(scenario=scenario, deployment=deployment, pool_index=pool, warnings=warnings, **named)
 
 
 def _named_documents(
-    path: Path, part: Part, scenario: Scenario, catalog: Roots, registry: Roots, findings: Findings
+    part: Part,
+    scenario: Scenario,
+    catalog: Roots,
+    registry: Roots,
+    graph: ModelGraph | None,
+    findings: Findings,
 ) -> dict[str, Any]:
     """Load what the scenario names. Unknown names and their documents' problems go to `findings`."""
     parts = catalog if isinstance(catalog, Catalog) else Catalog(catalog)
     numbers = registry if isinstance(registry, Catalog) else Catalog(registry)
-    unknown: list[tuple[KeyPath, str]] = []
+    unknown: list[Found] = []
 
     def load(where: Catalog, kind: str, name: str, *key: str | int) -> Any:
         loaded, message = where.find(kind, name)
@@ -178,31 +174,26 @@ def _named_documents(
         return findings.take(loaded)
 
     cluster = scenario.cluster
-    graph = load(parts, "model", scenario.model, "model")
-    chip = load(parts, "chip", cluster.hardware, "cluster", "hardware")
-    fabric = load(parts, "fabric", cluster.fabric, "cluster", "fabric") if cluster.fabric else None
     storage = findings.take(parts.devices()) or {}
-    for index, name in enumerate(cluster.storage):
-        if name not in storage:
-            unknown.append((("cluster", "storage", index), f"unknown device '{name}'; {suggestion(name, storage)}"))
-    sets = [
-        load(numbers, "coefficient set", name, "coefficients", index)
-        for index, name in enumerate(scenario.coefficients)
-    ]
-    findings.problems += placed(path, part.index, unknown)
-    return {
-        "graph": graph,
-        "chip": chip,
-        "fabric": fabric,
+    named = {
+        "graph": graph if graph is not None else load(parts, "model", scenario.model, "model"),
+        "chip": load(parts, "chip", cluster.hardware, "cluster", "hardware"),
+        "fabric": load(parts, "fabric", cluster.fabric, "cluster", "fabric") if cluster.fabric else None,
         "storage": storage,
-        "sets": sets,
+        "sets": [load(numbers, "coefficient set", n, "coefficients", i) for i, n in enumerate(scenario.coefficients)],
         "model_name": scenario.model,
         "chip_name": cluster.hardware,
     }
+    for index, name in enumerate(cluster.storage):
+        if name not in storage:
+            unknown.append((("cluster", "storage", index), f"unknown device '{name}'; {suggestion(name, storage)}"))
+    findings.problems += part.place(unknown)
+    return named
 
 
-def _file_breaches(path: Path, breaches: list[Breach], scenario: int, deployment: int, findings: Findings) -> None:
-    places = {"scenario": scenario, "deployment": deployment}
+def _file_breaches(breaches: list[Breach], parts: dict[str, Part | None], findings: Findings) -> None:
     filed = {"document": findings.problems, "engine": findings.refusals, "warning": findings.warnings}
     for breach in breaches:
-        filed[breach.level] += placed(path, places[breach.about], [(breach.path, breach.message)])
+        part = parts[breach.about]
+        if part is not None:
+            filed[breach.level] += part.place([(breach.path, breach.message)])

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, JsonValue, field_validator, with_config
+from pydantic_core import PydanticCustomError
 from typing_extensions import TypedDict
 
-from steppe.documents.base import Broken, Document, Items, Number, SomeItems, Text, duplicates
+from steppe.documents.base import RULE_ERROR, Broken, Document, Items, Number, SomeItems, Text, duplicates
 from steppe.documents.vocabulary import LawMethod, Method, SourceKind, SourceRole, Units
 
 
@@ -85,7 +86,21 @@ class CoefficientSet(Document):
     @field_validator("coefficients", mode="before")
     @classmethod
     def _name_entries(cls, entries: Any) -> Any:
-        return [_named(entry) for entry in entries] if isinstance(entries, list) else entries
+        if not isinstance(entries, list):
+            return entries
+        named, broken = [], []
+        for index, entry in enumerate(entries):
+            if isinstance(entry, Coefficient):
+                named.append(entry)
+            elif not (isinstance(entry, dict) and len(entry) == 1 and isinstance(body := _only(entry), dict)):
+                broken.append(((index,), "must be a map of one key, the entry's name, to its facts"))
+            elif "name" in body:
+                broken.append(((index, next(iter(entry)), "name"), "unknown key; the name is the key above"))
+            else:
+                named.append({"name": next(iter(entry)), **body})
+        if broken:
+            raise PydanticCustomError(RULE_ERROR, "malformed entries", {"broken": broken})
+        return named
 
     def broken_rules(self) -> Iterator[Broken]:
         """Yield an empty set and entries that occur twice with one scope."""
@@ -97,12 +112,8 @@ class CoefficientSet(Document):
             yield ("laws",), f"'{law} {key}' stands twice with the same scope; keep one"
 
 
-def _named(entry: Any) -> Any:
-    if isinstance(entry, dict) and len(entry) == 1:
-        (name, body) = next(iter(entry.items()))
-        if isinstance(body, dict) and "name" not in body:
-            return {"name": name, **body}
-    return entry
+def _only(entry: dict[str, Any]) -> Any:
+    return next(iter(entry.values()))
 
 
 def _scope_key(scope: Any) -> str:

@@ -250,7 +250,7 @@ class Global(Document):
     """Facts of the whole model.
 
     `weight_block`: the tile one scale covers, e.g. "128x128"; a node that states its own `weight_dtype` inherits none.
-    `embedding_dtype`: of the embeddings, where it is not `weight_dtype`. `kv_cache_dtype`: what the checkpoint asks for.
+    `embedding_dtype`: of the embeddings, where it is not `weight_dtype`. `kv_cache_dtype`: what the checkpoint wants.
     """
 
     hidden_size: Positive

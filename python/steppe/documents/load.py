@@ -150,25 +150,27 @@ def _load_one(model: type[Any], key: tuple[str, int, int, int]) -> Loaded[Any]:
     if reading.problems:
         return Loaded(key[0], None, tuple(reading.problems))
     if len(reading.documents) != 1:
-        count = len(reading.documents)
-        message = "the file is empty; it must hold one document" if not count else _several(count)
-        return Loaded(key[0], None, (Problem(key[0], None, (), message),))
-    value, found = validate(model, reading.documents[0])
-    warned = placed(path, 0, warnings_of(value)) if value is not None else ()
-    return Loaded(key[0], value, placed(path, 0, found), warned)
+        return Loaded(key[0], None, (_not_one(key[0], len(reading.documents)),))
+    (index, data) = reading.documents[0]
+    value, found = validate(model, data)
+    warned = placed(path, index, warnings_of(value)) if value is not None else ()
+    return Loaded(key[0], value, placed(path, index, found), warned)
 
 
-def _several(count: int) -> str:
-    return f"the file holds {count} documents; split it, one a file"
+def _not_one(file: str, documents: int) -> Problem:
+    message = f"the file holds {documents} documents; split it, one a file"
+    return Problem(file, None, (), message if documents else "the file is empty; it must hold one document")
 
 
 @lru_cache(maxsize=64)
 def _load_devices(key: tuple[str, int, int, int]) -> Loaded[dict[str, StorageDevice]]:
     path = Path(key[0])
     reading = read(path)
-    if reading.problems or not reading.documents:
-        return Loaded(key[0], None if reading.problems else {}, tuple(reading.problems))
-    data = reading.documents[0]
+    if reading.problems:
+        return Loaded(key[0], None, tuple(reading.problems))
+    if len(reading.documents) != 1:
+        return Loaded(key[0], None, (_not_one(key[0], len(reading.documents)),))
+    (_, data) = reading.documents[0]
     if not isinstance(data, dict):
         return Loaded(key[0], None, placed(path, 0, [((), "must be a map from device names to their facts")]))
     devices: dict[str, StorageDevice] = {}

@@ -40,10 +40,13 @@ _OPEN = object()
 
 @dataclass(slots=True)
 class Reading:
-    """The documents of one file, and what was wrong with reading it. Damaged documents are left out."""
+    """The documents of one file with their positions in it, and what was wrong with reading it.
+
+    Damaged documents are left out, and so are empty ones.
+    """
 
     file: str
-    documents: list[Any] = field(default_factory=list)
+    documents: list[tuple[int, Any]] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
 
 
@@ -74,8 +77,8 @@ def _text(path: Path, reading: Reading) -> str | None:
         message = "no such file; check the path"
     except UnicodeDecodeError as error:
         message = f"not UTF-8 text (byte {error.start}); save it as UTF-8"
-    except OSError as error:
-        message = f"cannot be read: {error.strerror or error}"
+    except (OSError, ValueError) as error:
+        message = f"cannot be read: {getattr(error, 'strerror', None) or error}"
     reading.problems.append(Problem(reading.file, None, (), message))
     return None
 
@@ -83,12 +86,12 @@ def _text(path: Path, reading: Reading) -> str | None:
 def _read_yaml(text: str, reading: Reading) -> None:
     try:
         roots = compose(text)
-        for root in roots:
+        for index, root in enumerate(roots):
             builder = _Builder(reading.file)
             value = builder.build(root, ())
             reading.problems += builder.problems
-            if not builder.problems:
-                reading.documents.append(value)
+            if not builder.problems and value is not None:
+                reading.documents.append((index, value))
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         reading.problems.append(_syntax_problem(reading.file, error))
 
@@ -243,7 +246,7 @@ def _read_json(text: str, reading: Reading) -> None:
     except ValueError as error:
         _explain_json(text, reading, str(error))
     else:
-        reading.documents.append(value)
+        reading.documents.append((0, value))
 
 
 def _explain_json(text: str, reading: Reading, message: str) -> None:

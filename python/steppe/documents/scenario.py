@@ -123,11 +123,6 @@ class Scenario(Document):
     workload: ScenarioWorkload | None = None
     cluster: Cluster
 
-    def broken_rules(self) -> Iterator[Broken]:
-        """Yield coefficient sets that are named twice."""
-        for name in duplicates(self.coefficients):
-            yield ("coefficients",), f"'{name}' is listed twice; list each set once"
-
 
 class Lengths(Document):
     """Token lengths of prompts or outputs. Mean `tokens`, optional spread and bounds."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from steppe.documents import Node
-from steppe.resolve.builder import CONTEXT_ROWS, DECODE_TOKENS, PREFILLS, TOKENS, FeatureRef, PlanBuilder
+from steppe.resolve.builder import CONTEXT_ROWS, DECODE_TOKENS, PREFILLS, PREFILL_TOKENS, FeatureRef, PlanBuilder
 from steppe.resolve.plan_collectives import Collectives
 from steppe.resolve.geometry import is_latent, shards_context
 from steppe.resolve.resolved import Resolution
@@ -86,9 +86,13 @@ class ContextParallel:
         }
         self.b.term("dcp context gather", "context_gather", (PREFILLS,), params, self.k.resource(group))
 
+    def emit_index_key(self, node: Node) -> None:
+        """An index scorer's keys are gathered over the prefill-context ranks like any cache entry."""
+        if self.r.widths.pcp > 1:
+            self._gather_written("pcp index key gather", (node.n_kv or 1) * (node.d_h or 0))
+
     def _prefill_context(self, node: Node) -> None:
-        """Each rank gathers what the others wrote into the cache."""
-        group, pcp = self.r.placements["pcp"], self.r.widths.pcp
+        """Each rank gathers what the others wrote into the cache: a launch a tensor."""
         if is_latent(node):
             rope = node.qk_rope_head_dim or 0
             rank = node.kv_lora_rank or (node.d_h or 0) - rope
@@ -97,5 +101,9 @@ class ContextParallel:
             size = (node.n_kv or 1) * (node.d_h or 0)
             widths = [("pcp key gather", size), ("pcp value gather", size)]
         for name, width in widths:
-            if width:
-                self.k.emit(name, "all_gather", group, TOKENS, TOKENS, float(pcp * width * 2))
+            self._gather_written(name, width)
+
+    def _gather_written(self, name: str, width: int) -> None:
+        if width:
+            size = float(self.r.widths.pcp * width * 2)
+            self.k.emit(name, "all_gather", self.r.placements["pcp"], PREFILLS, PREFILL_TOKENS, size)

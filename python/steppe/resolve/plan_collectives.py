@@ -113,7 +113,7 @@ class Collectives:
             return 1.0
         width, per_node = placement.width, placement.per_node
         total = width - 1
-        if op == "alltoall":
+        if op == "alltoall" and self.r.settings.all2all_backend in POINT_TO_POINT:
             cross = width - per_node
         else:
             cross = width // per_node - 1 if width % per_node == 0 else total

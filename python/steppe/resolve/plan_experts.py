@@ -13,7 +13,7 @@ from steppe.resolve.resolved import Resolution
 class Experts:
     """One layer's routed experts on the fullest rank."""
 
-    experts: int  # logical experts of the layer
+    physical: int  # experts of the layer, redundant copies included
     top_k: int
     n: int  # expert width
     k: int  # model width the experts see (the latent width where there is one)
@@ -47,15 +47,15 @@ def lift_experts(r: Resolution, node: Node) -> Experts:
     """
     assert node.experts and node.top_k and node.n and node.k
     funnel = moe_dp_funnel(r)
+    physical = node.experts + (r.settings.redundant_experts if r.widths.ep > 1 else 0)
     if r.widths.ep > 1:
-        physical = node.experts + r.settings.redundant_experts
         local, shards, share, dp_slice = math.ceil(physical / r.widths.ep), 1, 0.0, 1.0
         share = local / physical
     else:
         local, shards, share = node.experts, r.widths.tp * r.widths.dp, 1.0
         dp_slice = shards / r.widths.tp
     return Experts(
-        experts=node.experts,
+        physical=physical,
         top_k=node.top_k,
         n=node.n,
         k=node.latent_size or node.k,

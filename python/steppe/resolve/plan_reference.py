@@ -107,18 +107,22 @@ class ReferencePlan:
 
     def _head(self, node: Node) -> float:
         if node.op == "GEMM":
-            gemm = self.gemm(served_dtype(self.r, node))
-            self._matmul(node.role or "head", gemm, 2.0 * node.n * node.k / self.tp)  # type: ignore[operator]
+            self._matmul(node.role or "head", self.gemm(), 2.0 * node.n * node.k / self.tp)  # type: ignore[operator]
             self._weights(node)
             return 1
         if node.op == "Elementwise":
-            return self._elementwise(node)
+            return 1  # launched, not charged
         return self.collectives.launches(node)
 
     # -- dense -------------------------------------------------------------------------------------------------
 
-    def gemm(self, dtype: str) -> Gemm:
-        """The efficiency of `dtype`'s arithmetic on this part (laws.md 3)."""
+    def gemm(self, dtype: str = "") -> Gemm:
+        """The efficiency of `dtype`'s arithmetic on this part (laws.md 3).
+
+        By default the deployment's served dtype: a node's own weight_dtype changes the bytes it reads, not the units it
+        multiplies on.
+        """
+        dtype = dtype or served_dtype(self.r)
         peak, suffix = peak_flops(self.r.chip, dtype)
         found = self._gemms.get(dtype)
         if found is None:
@@ -146,43 +150,36 @@ class ReferencePlan:
 
     def _gemm_group(self, group: list[Node]) -> None:
         """One launch: column-parallel nodes on the same input shard their summed n, others their k."""
-        by_dtype: dict[str, list[Node]] = {}
         for node in group:
-            by_dtype.setdefault(served_dtype(self.r, node), []).append(node)
             self._weights(node)
         total_n = sum(node.n for node in group if node.n)
-        hidden = self.r.graph.globals_.hidden_size
-        for dtype, nodes in by_dtype.items():
-            gemm = self.gemm(dtype)
-            k = nodes[0].k or 0
-            column = is_column_parallel(nodes[0], hidden)
-            n_rank, k_rank = (total_n / self.tp, k) if column else (total_n, k / self.tp)
-            flops = 2.0 * sum(node.n for node in nodes if node.n) * k / self.tp
-            name = "+".join(node.role or "gemm" for node in nodes)
-            self._matmul(name, gemm, flops, gemm.shape_factor(n_rank, k_rank))
+        k = group[0].k or 0
+        column = is_column_parallel(group[0], self.r.graph.globals_.hidden_size)
+        n_rank, k_rank = (total_n / self.tp, k) if column else (total_n, k / self.tp)
+        gemm = self.gemm()
+        name = "+".join(node.role or "gemm" for node in group)
+        self._matmul(name, gemm, 2.0 * total_n * k / self.tp, gemm.shape_factor(n_rank, k_rank))
 
     # -- experts -----------------------------------------------------------------------------------------------
 
     def _experts(self, node: Node) -> None:
         """Routed experts add arithmetic and reads (laws.md 2 and 4); shared ones are dense."""
         e = lift_experts(self.r, node)
-        gemm = self.gemm(served_dtype(self.r, node))
+        gemm = self.gemm()
         imbalance = self.c.optional("moe_routing_imbalance_median", "experts are charged as if routed evenly") or 1.0
         width = WEIGHT_BYTES[served_dtype(self.r, node)]
         flops = e.pairs_per_token * 6.0 * e.n * e.k * imbalance / e.dp_slice
-        factor = gemm.shape_factor(e.n / e.shards, e.k)
-        self._matmul(node.role or "experts", gemm, flops, factor, serial=True)
+        self._matmul(node.role or "experts", gemm, flops, serial=True)
         whole = 3.0 * e.n * e.k * width / e.shards * e.local_experts / self.hbm
-        if e.top_k >= e.experts:
+        if e.top_k >= e.physical:
             self.b.affine("experts weights", HBM, TOKENS, 0.0, constant=whole, serial=True)
         else:
-            params = {"whole": whole, "log_miss": math.log((e.experts - e.top_k) / e.experts), "funnel": e.funnel}
+            params = {"whole": whole, "log_miss": math.log((e.physical - e.top_k) / e.physical), "funnel": e.funnel}
             self.b.term("experts weights", "touched_experts", (TOKENS,), params, HBM, serial=True)
         if node.shared_experts:
             inner = node.shared_intermediate_size or e.n
             size = inner * (node.k or 0) * node.shared_experts
-            factor = gemm.shape_factor(inner / self.tp, node.k or 1)
-            self._matmul("shared experts", gemm, 6.0 * size / self.tp, factor)
+            self._matmul("shared experts", gemm, 6.0 * size / self.tp)
             reads = 3.0 * size * width / self.tp
             self.b.affine("shared experts weights", HBM, TOKENS, 0.0, constant=reads / self.hbm)
 
@@ -221,12 +218,12 @@ class ReferencePlan:
         return floor
 
     def _prefill(self, node: Node) -> float | None:
-        """Emit the causal arithmetic under the 16-bit ramp and return its floor where a scale is measured."""
-        gemm = self.gemm("bf16")
+        """Emit the causal arithmetic under the served dtype's ramp; return its floor where a scale is measured."""
+        gemm = self.gemm()
         scale = self.c.optional("attention_prefill_work_scale", "prefill attention runs at the plain GEMM ramp, no floor")
         floor = None if scale is None else (self.c.get("attention_prefill_floor") or 0.0) * US
         work = 4.0 * node.n_q * node.d_h / self.tp / (gemm.peak * gemm.eps_max * (scale or 1.0))  # type: ignore[operator]
-        pairs = self.b.pair_class(window=node.window or 0) if node.kind == "swa" else self.b.pair_class()
+        pairs = self.b.pair_class(window=node.window or 0)
         params = {"floor": floor or 0.0, "work": work, "m_half": gemm.m_half}
         self.b.term("attention prefill", "ramped_prefill", (PREFILLS, pairs, TOKENS), params, SM, derate=True)
         return floor
@@ -244,6 +241,7 @@ class ReferencePlan:
         read = self.b.read_class(**spec)
         floor, rate = self._decode_rate(node.kind) or (0.0, self.hbm)
         self.b.affine(node.role, HBM, read, size / rate, constant=floor, gate=DECODES)
+        self.context.emit_index_key(node)
 
     # -- the rest ----------------------------------------------------------------------------------------------
 

@@ -8,31 +8,11 @@ from steppe.resolve.resolved import Resolution
 
 WEIGHT_BYTES = {"bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "nvfp4": 0.5, "mxfp4": 0.5, "int4": 0.5, "int8": 1.0, "fp32": 4.0}
 
-# --quantization names to the dtype their weights are served at. A name that only says how a checkpoint was stored
-# (modelopt, compressed-tensors, ...) leaves the graph's own widths alone.
-QUANTIZED_DTYPE = {
-    "fp8": "fp8",
-    "fbgemm_fp8": "fp8",
-    "ptpc_fp8": "fp8",
-    "modelopt": "fp8",
-    "modelopt_fp4": "nvfp4",
-    "petit_nvfp4": "nvfp4",
-    "mxfp4": "mxfp4",
-    "mxfp8": "fp8",
-    "modelopt_mxfp8": "fp8",
-    "awq": "int4",
-    "awq_marlin": "int4",
-    "gptq": "int4",
-    "gptq_marlin": "int4",
-    "experts_int8": "int8",
-}
-
-
 def served_dtype(r: Resolution, node: Node | None = None) -> str:
     """The weight dtype `node` is served at: its own, else the stated quantization's, else the graph's."""
     if node is not None and node.weight_dtype:
         return node.weight_dtype
-    return QUANTIZED_DTYPE.get(r.settings.quantization) or r.graph.globals_.weight_dtype
+    return r.settings.served_dtype or r.graph.globals_.weight_dtype
 
 
 def peak_flops(chip: Chip, dtype: str) -> tuple[float, str]:

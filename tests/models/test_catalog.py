@@ -18,6 +18,8 @@ from steppe.models.parameters import parameters
 from steppe.models.stated import STATED
 
 NAMES = [entry.name for entry in ENTRIES]
+# Their embedding, and the projection of what they capture, are the target's to count; see test_drafts.
+DRAFTS = {"eagle3-llama-3.1-8b-instruct"}
 BY_NAME = {entry.name: entry for entry in ENTRIES}
 
 
@@ -38,7 +40,7 @@ def test_a_graph_is_a_valid_document(name: str) -> None:
     assert graph.derived_from.deriver_version == DERIVER_VERSION
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in DRAFTS])
 def test_a_graph_counts_what_its_publisher_counts(name: str) -> None:
     """Within one per cent of the published total, or within the rounding of the published figure itself."""
     published = PUBLISHED[name]
@@ -47,8 +49,8 @@ def test_a_graph_counts_what_its_publisher_counts(name: str) -> None:
     assert abs(counted - billions(published.figure)) <= allowed, f"{counted:.3f} against {published.figure}"
 
 
-def test_every_catalog_model_has_a_published_count() -> None:
-    assert sorted(PUBLISHED) == sorted(NAMES)
+def test_every_catalog_model_but_the_drafts_has_a_published_count() -> None:
+    assert sorted(PUBLISHED) == sorted(set(NAMES) - DRAFTS)
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=NAMES)

@@ -30,6 +30,9 @@ def command(
     source: Annotated[
         str | None, typer.Option(help="Where the config comes from, kept in `derived_from`; default: its path.")
     ] = None,
+    target_layers: Annotated[
+        int | None, typer.Option(help="Layers of the target, for a draft that does not say which of them it reads.")
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write here; a folder gets <name>/graph.yaml.")
     ] = None,
@@ -50,7 +53,7 @@ def command(
     if config is None:
         raise DocumentError("derive: give a config.json, or --catalog with a folder of configs")
     file = config / "config.json" if config.is_dir() else config
-    graph = derive_file(file, name=name, path=source)
+    graph = derive_file(file, name=name, path=source, target_layers=target_layers)
     text = json.dumps(graph, indent=2) + "\n" if as_json else to_yaml(graph)
     if output is None:
         typer.echo(text, nl=False)

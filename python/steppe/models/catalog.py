@@ -52,7 +52,13 @@ def derive_entry(entry: Entry, configs: Path | None) -> Graph | None:
     """
     if entry.checkpoint in STATED:
         config: Any = STATED[entry.checkpoint]
-        return derive(_quantized(config, entry), name=entry.name, path=entry.checkpoint, source_format="stated")
+        return derive(
+            _quantized(config, entry),
+            name=entry.name,
+            path=entry.checkpoint,
+            source_format="stated",
+            target_layers=entry.target_layers,
+        )
     files = find(configs, entry.checkpoint) if configs else None
     if files is None:
         return None
@@ -64,6 +70,7 @@ def derive_entry(entry: Entry, configs: Path | None) -> Graph | None:
         path=f"{entry.checkpoint}/config.json",
         sha256=hashlib.sha256(raw).hexdigest(),
         quantization_config=beside,
+        target_layers=entry.target_layers,
     )
 
 

@@ -13,7 +13,8 @@ class Entry:
 
     `quantization` stands in for the quantization config of a quantized checkpoint of the same architecture whose own
     config is not at hand; `quantization_source` says where its content comes from. `plain` leaves out a
-    hf_quant_config.json beside the config, for the checkpoint it was made from.
+    hf_quant_config.json beside the config, for the checkpoint it was made from. `target_layers`: of the model a draft
+    checkpoint drafts for.
     """
 
     name: str
@@ -21,6 +22,7 @@ class Entry:
     quantization: Mapping[str, Any] | None = None
     quantization_source: str = ""
     plain: bool = False
+    target_layers: int | None = None
 
 
 _FP8_CACHE = {"kv_cache_scheme": {"dynamic": False, "num_bits": 8, "type": "float"}}
@@ -175,4 +177,5 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("kimi-linear-48b-a3b-instruct", "moonshotai/Kimi-Linear-48B-A3B-Instruct"),
     Entry("glm-4.5-air", "zai-org/GLM-4.5-Air"),
     Entry("glm-4.6", "zai-org/GLM-4.6"),
+    Entry("eagle3-llama-3.1-8b-instruct", "yuhuili/EAGLE3-LLaMA3.1-Instruct-8B", target_layers=32),
 )

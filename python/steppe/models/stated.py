@@ -163,6 +163,9 @@ STATED: dict[str, Stated] = {
     "deepseek-ai/DeepSeek-V2-Lite-Chat": _DEEPSEEK_V2_LITE,
     "deepseek-ai/DeepSeek-V2-Chat": _DEEPSEEK_V2,
     "moonshotai/Kimi-Linear-48B-A3B-Instruct": _KIMI_LINEAR,
+    "yuhuili/EAGLE3-LLaMA3.1-Instruct-8B": _dense(
+        "LlamaForCausalLMEagle3", 4096, 14336, 1, (32, 8), 128256, draft_vocab_size=32000
+    ),
     "zai-org/GLM-4.5-Air": _GLM_45_AIR,
     "zai-org/GLM-4.6": _GLM_46,
 }

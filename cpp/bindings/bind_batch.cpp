@@ -47,14 +47,16 @@ void bind_batch(py::module_& m) {
 
 `scheduled[i]` tokens of request i run this step, after the `computed[i]` it had before. A request is a prefill when it
 schedules more than `decode_threshold` tokens (0 makes every request a prefill). `sm_budget` is the number of SMs left
-to the step (0 = all). `pad_tokens` are the rows the data-parallel lockstep adds on this rank.
+to the step (0 = all). `pad_tokens` are the rows the data-parallel lockstep adds on this rank; `group_tokens` the rows
+of all data-parallel ranks together, which meet at the experts (0 = every rank runs as many as this one).
 
 The arrays are copied. Raises `steppe.Error` for negative or non-integer counts and for lengths that differ.)")
       .def(py::init([](const py::object& scheduled, const py::object& computed, const py::object& decode_threshold,
-                       const py::object& sm_budget, const py::object& pad_tokens) {
+                       const py::object& sm_budget, const py::object& pad_tokens, const py::object& group_tokens) {
              OwnedBatch batch{tokens_of(scheduled, "scheduled"), tokens_of(computed, "computed"),
                               setting_of(decode_threshold, "decode_threshold"),
-                              setting_of(sm_budget, "sm_budget"), setting_of(pad_tokens, "pad_tokens")};
+                              setting_of(sm_budget, "sm_budget"), setting_of(pad_tokens, "pad_tokens"),
+                              setting_of(group_tokens, "group_tokens")};
              if (batch.scheduled.size() != batch.computed.size()) {
                raise("scheduled has " + std::to_string(batch.scheduled.size()) + " entries and computed " +
                      std::to_string(batch.computed.size()) + ": one entry a request in both");
@@ -62,12 +64,13 @@ The arrays are copied. Raises `steppe.Error` for negative or non-integer counts 
              return batch;
            }),
            py::arg("scheduled"), py::arg("computed"), py::kw_only(), py::arg("decode_threshold") = 1,
-           py::arg("sm_budget") = 0, py::arg("pad_tokens") = 0)
+           py::arg("sm_budget") = 0, py::arg("pad_tokens") = 0, py::arg("group_tokens") = 0)
       .def_property_readonly("scheduled", [](const OwnedBatch& b) { return py::array_t<std::int32_t>(static_cast<py::ssize_t>(b.scheduled.size()), b.scheduled.data()); })
       .def_property_readonly("computed", [](const OwnedBatch& b) { return py::array_t<std::int32_t>(static_cast<py::ssize_t>(b.computed.size()), b.computed.data()); })
       .def_readonly("decode_threshold", &OwnedBatch::decode_threshold)
       .def_readonly("sm_budget", &OwnedBatch::sm_budget)
       .def_readonly("pad_tokens", &OwnedBatch::pad_tokens)
+      .def_readonly("group_tokens", &OwnedBatch::group_tokens)
       .def("__len__", [](const OwnedBatch& b) { return b.scheduled.size(); })
       .def("__repr__", [](const OwnedBatch& b) {
         std::int64_t tokens = 0;

@@ -10,7 +10,7 @@ const char* describe(Status status) noexcept {
     case Status::ok: return "ok";
     case Status::length_mismatch: return "scheduled and computed must have one entry a request: their lengths differ";
     case Status::negative_tokens: return "scheduled and computed are token counts: a negative one cannot be priced";
-    case Status::negative_setting: return "decode_threshold, sm_budget and pad_tokens must be 0 or more";
+    case Status::negative_setting: return "decode_threshold, sm_budget, pad_tokens and group_tokens must be 0 or more";
     case Status::beyond_max_len: return "computed + scheduled exceeds the deployment's max_model_len";
     case Status::too_many_tokens: return "the batch holds more than 2^31 - 1 tokens";
   }
@@ -171,7 +171,7 @@ std::int64_t withheld(const Batch& batch, const FeaturePlan& plan) noexcept {
 
 Status aggregate(const Batch& batch, const FeaturePlan& plan, Features& out) noexcept {
   if (batch.scheduled.size() != batch.computed.size()) return Status::length_mismatch;
-  if ((batch.decode_threshold | batch.sm_budget | batch.pad_tokens) < 0) return Status::negative_setting;
+  if ((batch.decode_threshold | batch.sm_budget | batch.pad_tokens | batch.group_tokens) < 0) return Status::negative_setting;
   const Counts n = count(batch, plan);
   if (n.signs < 0) return Status::negative_tokens;
   if (plan.max_model_len > 0 && n.max_context > plan.max_model_len) return Status::beyond_max_len;
@@ -195,6 +195,9 @@ Status aggregate(const Batch& batch, const FeaturePlan& plan, Features& out) noe
   set(kUnpadded, !captured);
   set(kMaxContext, n.max_decode_context);
   set(kMaxChunk, n.requests > n.decodes ? n.max_chunk : 0);
+  set(kSampledRows, n.decode_tokens + n.requests - n.decodes);
+  set(kGroupRows, batch.group_tokens > 0 && tokens > 0 ? std::max<std::int64_t>(batch.group_tokens, tokens)
+                                                       : tokens * plan.funnel);
   out.uniform = n.off_width == 0;
   std::size_t at = kFixedFeatures;
   for (const ReadClass& c : plan.reads) f[at++] = n.decodes > 0 ? read(batch, c) : 0;

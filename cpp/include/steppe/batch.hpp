@@ -11,7 +11,7 @@ enum class Status : std::uint8_t {
   ok,
   length_mismatch,     // scheduled and computed differ in length
   negative_tokens,     // a request schedules or has computed a negative number of tokens
-  negative_setting,    // decode_threshold, sm_budget or pad_tokens is negative
+  negative_setting,    // a threshold, budget, pad or group size is negative
   beyond_max_len,      // computed + scheduled exceeds the deployment's max_model_len
   too_many_tokens,     // more tokens than the engine could ever schedule (over 2^31 - 1)
 };
@@ -24,6 +24,7 @@ struct Batch {
   std::int32_t decode_threshold = 1;        // a request is a prefill when it schedules more than this
   std::int32_t sm_budget = 0;               // SMs left to the step; 0 = all of them
   std::int32_t pad_tokens = 0;              // rows the data-parallel lockstep adds on this rank
+  std::int32_t group_tokens = 0;            // rows of all data-parallel ranks together; 0 = each runs as many as this
 };
 
 }  // namespace steppe

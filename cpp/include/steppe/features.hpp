@@ -27,6 +27,8 @@ enum Feature : std::uint16_t {
   kUnpadded,        // 1 when no captured size holds the step (it runs at its own size)
   kMaxContext,      // longest decode context, this step's tokens included
   kMaxChunk,        // longest prefill chunk
+  kSampledRows,     // rows the head sees: decode tokens and the last row of each prefill
+  kGroupRows,       // rows the expert group runs: the batch's own figure, else this rank's times the ranks that share it
   kFixedFeatures,
 };
 
@@ -69,6 +71,7 @@ struct FeaturePlan {
   std::int32_t capture_ceiling = 0;   // largest captured token count
   std::int32_t uniform_width = 1;     // tokens of a uniform decode row: 1 + speculative tokens
   std::int64_t max_model_len = 0;     // 0 = not stated
+  std::int32_t funnel = 1;            // data-parallel ranks whose rows reach this rank's experts
 
   int count() const noexcept {
     return kFixedFeatures + static_cast<int>(reads.size()) + static_cast<int>(pairs.size());

@@ -38,7 +38,7 @@ class Config:
             return default  # type: ignore[no-any-return]
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
             raise DocumentError(f"{self.path}: {self._named(keys)} must be a whole number, not {value!r}")
-        return value
+        return int(value)
 
     def positive(self, *keys: str, default: Any = _MISSING) -> int:
         """The first present of `keys` as a whole number >= 1."""

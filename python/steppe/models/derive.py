@@ -94,7 +94,7 @@ def assemble(
     speculator = None
     if derived.speculator:
         s = derived.speculator
-        drafted = fold([kinds.name(layer) for layer in s.layers])
+        drafted = fold([kinds.name(_drafted(layer)) for layer in s.layers])
         speculator = {"method": s.method, "num_spec_tokens": s.num_spec_tokens, "stack": drafted, **s.extra}
     graph: Graph = {
         "kind": "ModelGraph",
@@ -112,6 +112,12 @@ def assemble(
     if caches:
         graph["caches"] = caches
     return graph
+
+
+def _drafted(layer: Layer) -> Layer:
+    """The layer with its caches marked as the drafter's, which exist only while it drafts."""
+    caches = [{**cache, "id": f"draft_{cache['id']}", "draft": True} for cache in layer.caches]
+    return Layer(layer.kind, layer.nodes, caches)
 
 
 def _globals(derived: Architecture, quant: quantization.Quantization) -> Graph:

@@ -38,6 +38,13 @@ CONTEXT_ROWS = fixed("context_rows")
 UNPADDED = fixed("unpadded")
 MAX_CONTEXT = fixed("max_context")
 MAX_CHUNK = fixed("max_chunk")
+SAMPLED = fixed("sampled_rows")
+GROUP_ROWS = fixed("group_rows")
+
+
+def pair(figure: str) -> Any:
+    """The `PairFigure` of this name."""
+    return getattr(_core.PairFigure, figure)
 
 
 @dataclass(slots=True)
@@ -99,6 +106,22 @@ class PlanBuilder:
             }
         )
         return len(self._terms) - 1
+
+    def curve(self, name: str, x: FeatureRef, params: Sequence[float], resource: Any) -> None:
+        """Add a measured curve: its head of six numbers, then (bytes, us) points."""
+        self._terms.append(
+            {
+                "name": name,
+                "law": "curve",
+                "inputs": (x,),
+                "params": list(params),
+                "resource": resource,
+                "stage": len(self._stages) - 1,
+                "count": 1.0,
+                "serial": True,
+                "derate": False,
+            }
+        )
 
     def affine(
         self,

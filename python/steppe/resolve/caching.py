@@ -77,6 +77,9 @@ def mamba_cache_mode(case: Case, caching: bool) -> str:
     if stated == "none" and caching:
         case.record.override("mamba_cache_mode", "none", "align")
         return "align"
+    kinds = {node.recurrent_kind for node in case.shape.recurrents} & set(facts.NO_MODE_ALL)
+    if stated == "all" and kinds:
+        case.record.assume("mamba_mode_all", stated, kinds=", ".join(sorted(kinds)))
     if stated != "none" and not caching:
         case.record.assume("mamba_mode_without_prefix_caching", stated)
     return stated
@@ -128,7 +131,8 @@ def hybrid_manager(case: Case) -> bool:
 def context_chunk(case: Case, block: int, stripe: int, max_num_seqs: int) -> int:
     """Tokens a latent prefill gathers at once under dcp; 0 where nothing is gathered.
 
-    Rounded up to blocks that every rank starts on a stripe (vllm/model_executor/layers/attention/mla_attention.py:2055-2065).
+    Rounded up to blocks that every rank starts on a stripe.
+    Source: vllm/model_executor/layers/attention/mla_attention.py:2055-2065.
     """
     dcp = case.widths.dcp
     if dcp == 1 or not case.shape.has_latent:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
-from steppe.documents import Chip, Deployment, Fabric, ModelGraph, Pool, Scenario, StorageDevice
+from steppe.documents import Bundle, Pool
 from steppe.engine import v0_31
 from steppe.engine.v0_31.attention import flash_attention_version
 from steppe.engine.v0_31.speculation import PARALLEL_BLOCK_METHODS
@@ -18,28 +18,7 @@ from steppe.resolve.shape import shape_of
 DEFAULT_ROUTING_CONCENTRATION = 0.5
 
 
-class Documents(Protocol):
-    """The loaded documents of one deployment, as `steppe.documents.load_bundle` returns them."""
-
-    @property
-    def scenario(self) -> Scenario: ...
-    @property
-    def deployment(self) -> Deployment: ...
-    @property
-    def graph(self) -> ModelGraph: ...
-    @property
-    def chip(self) -> Chip: ...
-    @property
-    def fabric(self) -> Fabric | None: ...
-    @property
-    def storage(self) -> dict[str, StorageDevice]: ...
-    @property
-    def model_name(self) -> str: ...
-    @property
-    def chip_name(self) -> str: ...
-
-
-def resolve(bundle: Documents, pool_index: int = 0) -> Resolution:
+def resolve(bundle: Bundle, pool_index: int = 0) -> Resolution:
     """Decide one pool of a deployment.
 
     Raises `DeploymentError` (a `Refused`, which carries the rule's code) where the engine would not start the pool or
@@ -100,7 +79,7 @@ def resolved(resolution: Resolution) -> dict[str, Any]:
     }
 
 
-def _case(bundle: Documents, pool: Pool) -> Case:
+def _case(bundle: Bundle, pool: Pool) -> Case:
     record = Recorder(Ledger())
     stated = bundle.scenario.engine_version
     if stated.removeprefix("v") != v0_31.VERSION:
@@ -131,6 +110,7 @@ def _settings(case: Case) -> Settings:
     caching.check_recurrent_heads(case)
     scheduling.check_policy(case)
     scheduling.check_speculation(case)
+    scheduling.note_dual_batch(case)
     redundant = experts.redundant_experts(case)
     experts.check_expert_slices(case)
 

@@ -105,6 +105,14 @@ class Coefficients:
         self._ledger.use(Used(f"{family}:{key}", set_name, law.method, _scope_of(law), sources, fit=dict(law.fit or {})))
         return law
 
+    def has_law(self, family: str, key: str) -> bool:
+        """Whether a law is in scope, without recording a use."""
+        return (family, key) in self._laws
+
+    def assume(self, name: str, value: Any, reason: str) -> None:
+        """Record an assumption about how something is priced."""
+        self._ledger.assume(name, value, reason)
+
     def laws(self, family: str) -> dict[str, Law]:
         """Every law of `family` in scope by key, without recording a use."""
         return {key: law for (name, key), (_, law) in self._laws.items() if name == family}

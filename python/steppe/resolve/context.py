@@ -58,7 +58,7 @@ def check_decode_context(case: Case) -> None:
             refuse("query_replicate", dcp=dcp)
     else:
         _check_grouped_heads(case)
-    if case.shape.has_window:
+    if case.shape.has_window or case.shape.compressed:
         case.record.assume("window_dcp", dcp)
     if case.nixl and (dcp != max(tp, pcp) or not case.shape.has_latent):
         case.record.assume("nixl_dcp_width", dcp)
@@ -80,7 +80,8 @@ def _check_grouped_heads(case: Case) -> None:
 def interleave(case: Case, block_size: int) -> int:
     """Tokens of one stripe of the decode-context cache; 1 with dcp 1.
 
-    Refuses a stripe that does not divide the block, which NIXL alone is spared (vllm/config/vllm.py:3387-3405).
+    Refuses a stripe that does not divide the block, which NIXL alone is spared (vllm/config/vllm.py:3387-3405). A
+    hybrid's block is widened before the engine checks, so there the stated one proves nothing.
     """
     stated = case.engine.cp_kv_cache_interleave_size
     if case.widths.dcp == 1:
@@ -93,6 +94,6 @@ def interleave(case: Case, block_size: int) -> int:
         if block_size != 1:
             case.record.override("cp_kv_cache_interleave_size", 1, block_size)
         return block_size
-    if not case.nixl and block_size % stated:
+    if not case.nixl and not case.shape.recurrents and block_size % stated:
         refuse("interleave_block", interleave=stated, block=block_size)
     return stated

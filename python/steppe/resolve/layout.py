@@ -10,7 +10,7 @@ from steppe.resolve.resolved import Placement, Widths
 
 @dataclass(frozen=True, slots=True)
 class Machines:
-    """The nodes of one pool, in GPUs. `rack` is the size of one NVLink domain beyond the node, 0 where there is none."""
+    """The nodes of one pool, in GPUs. `rack`: the size of one NVLink domain beyond the node, 0 without one."""
 
     nodes: int
     gpus_per_node: int

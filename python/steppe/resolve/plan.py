@@ -4,24 +4,32 @@ from __future__ import annotations
 
 from typing import Any
 
-from steppe.resolve.builder import HOST, SCHEDULED, US, PlanBuilder
+from steppe.resolve.builder import HOST, REQUESTS, SCHEDULED, US, PlanBuilder
 from steppe.resolve.coefficients import Coefficients
 from steppe.resolve.geometry import primary_attention
+from steppe.resolve.plan_experts import moe_dp_funnel
 from steppe.resolve.plan_reference import ReferencePlan
+from steppe.resolve.plan_refined import RefinedPlan
 from steppe.resolve.resolved import Resolution
 
 
 def build_plan(r: Resolution, coefficients: Coefficients) -> Any:
     """The plan of one pool (`steppe._core.Plan`)."""
     builder = PlanBuilder()
-    plan = ReferencePlan(r, coefficients, builder)
+    refined = bool(coefficients.laws("gemm"))
+    plan = RefinedPlan(r, coefficients, builder) if refined else ReferencePlan(r, coefficients, builder)
     plan.emit()
     builder.open_stage("host", 1)
-    host_terms(r, coefficients, builder, plan.kernels)
+    if refined:
+        refined_host_terms(r, coefficients, builder)
+    else:
+        host_terms(r, coefficients, builder, plan.kernels)
     return builder.build(
         sm_count=r.chip.sm_count,
         pcp=r.widths.pcp,
         replicate_short_chunks=r.widths.pcp > 1 and r.widths.dcp > 1,
+        pad_to_capture=refined and r.settings.cudagraph_mode != "NONE",
+        funnel=moe_dp_funnel(r),
         capture_ceiling=r.settings.capture_ceiling,
         uniform_width=1 + r.settings.spec_tokens,
         max_model_len=r.settings.max_model_len or 0,
@@ -62,3 +70,14 @@ def host_terms(r: Resolution, c: Coefficients, b: PlanBuilder, kernels: float) -
         "ceiling": float(r.settings.capture_ceiling),
     }
     b.term("launches", "host_launch", (SCHEDULED,), params, HOST)
+
+
+SYNCHRONOUS_STEP_US, SYNCHRONOUS_REQUEST_US = 1000.0, 36.0  # engine 0.12 without asynchronous scheduling (composition.md 6)
+
+
+def refined_host_terms(r: Resolution, c: Coefficients, b: PlanBuilder) -> None:
+    """Host time beside refined laws: hidden behind the GPU with asynchronous scheduling, else a step and request cost."""
+    if r.settings.synchronous_host:
+        c.assume("synchronous_host", SYNCHRONOUS_STEP_US, "1 ms a step and 36 us a request, as engine 0.12 shows")
+        slope, constant = SYNCHRONOUS_REQUEST_US * US, SYNCHRONOUS_STEP_US * US
+        b.affine("synchronous host", HOST, REQUESTS, slope, constant=constant)

@@ -10,7 +10,8 @@ from typing import Any, NoReturn
 
 from steppe.errors import DeploymentError
 from steppe.provenance import Ledger
-from steppe.resolve.rule_tables import ASSUMPTIONS, OVERRIDES, REFUSALS, Assumed, Overridden, Refusal
+from steppe.resolve.assumptions import ASSUMPTIONS, OVERRIDES, Assumed, Overridden
+from steppe.resolve.refusals import REFUSALS, Refusal
 
 __all__ = ["ASSUMPTIONS", "OVERRIDES", "REFUSALS", "Recorder", "Refused", "refuse"]
 

@@ -79,6 +79,11 @@ def check_speculation(case: Case) -> None:
     if method and (method not in speculation.METHODS or method in speculation.UNSERVED_METHODS):
         known = ", ".join(m for m in speculation.METHODS if m not in speculation.UNSERVED_METHODS)
         refuse("speculative_method", method=method, known=known)
+    speculator = case.graph.speculator
+    if speculation.is_mtp(method) and speculator:
+        modules = speculator.stack.layers
+        if case.spec_tokens > modules and case.spec_tokens % modules:
+            refuse("spec_tokens_modules", tokens=case.spec_tokens, modules=modules)
 
 
 def async_scheduling(case: Case) -> bool:
@@ -140,6 +145,14 @@ def _only_v2(case: Case) -> list[str]:
     if case.spec_method in speculation.V2_METHODS:
         features.append(f"'{case.spec_method}' drafts")
     return features
+
+
+def note_dual_batch(case: Case) -> None:
+    """Record that two overlapped half batches are priced as one."""
+    if case.engine.dbo and case.engine.dbo.enable_dbo:
+        served = case.engine.all2all_backend in parallel.DUAL_BATCH_ALL2ALL
+        note = "" if served else f"; the release needs one of {', '.join(parallel.DUAL_BATCH_ALL2ALL)}"
+        case.record.assume("dual_batch_overlap", False, note=note)
 
 
 def check_policy(case: Case) -> None:

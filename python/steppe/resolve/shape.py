@@ -66,7 +66,7 @@ def shape_of(graph: ModelGraph) -> Shape:
     """Collect the nodes the rules read from the layer kinds the stack uses."""
     nodes = list(_distinct(graph))
     attentions = [node for node in nodes if node.op == "Attention"]
-    stored = {node.weight_dtype or graph.globals_.weight_dtype for node in nodes if node.op in ("GEMM", "GroupedGEMM")}
+    stored = {str(graph.globals_.weight_dtype), *(str(node.weight_dtype) for node in nodes if node.weight_dtype)}
     return Shape(
         attentions=tuple(node for node in attentions if not node.role),
         indexers=tuple(node for node in attentions if node.role),

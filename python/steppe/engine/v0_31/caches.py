@@ -38,6 +38,9 @@ SCALED_SLOTS = tuple(d for d in CACHE_DTYPES if d.startswith("turboquant_") or d
 # vllm/config/cache.py:61-62
 MAMBA_DTYPES = ("auto", "float32", "float16", "bfloat16")
 MAMBA_MODES = ("all", "align", "none")
+# Kinds whose models lack mode `all` and fall back to `align` (no `SupportsMambaPrefixCaching` among their bases).
+# vllm/model_executor/models/config.py:649-658, vllm/model_executor/models/interfaces.py:1127-1165
+NO_MODE_ALL = ("gdn", "kda")
 
 # vllm/config/cache.py:71
 DEFAULT_BLOCK = 16

@@ -46,7 +46,7 @@ SEQUENCE_PARALLEL_ALL2ALL = (
     "nixl_ep",
 )
 
-# Backends that hand each rank a per-expert batch; with expert and data parallelism they shrink the default token budget.
+# Backends with a per-expert batch; with expert and data parallelism they shrink the default token budget.
 # vllm/config/parallel.py:745-755
 BATCHED_ALL2ALL = ("deepep_low_latency", "nixl_ep")
 # vllm/config/scheduler.py:43, vllm/engine/arg_utils.py:3047-3051
@@ -54,6 +54,9 @@ BATCHED_ALL2ALL_TOKENS = 256
 
 # Not capturable: with dp > 1 the engine turns CUDA graphs off. vllm/config/compilation.py:1237-1253
 UNGRAPHED_ALL2ALL = ("deepep_high_throughput",)
+
+# Dual-batch overlap runs on these only. vllm/config/vllm.py:2181-2194
+DUAL_BATCH_ALL2ALL = ("deepep_low_latency", "deepep_high_throughput", "nixl_ep")
 
 # Fused all-reduce + RMSNorm is on by default with tp > 1 on capability 9.0 and on the 10.x family.
 # vllm/config/vllm.py:178-202, 300-305

@@ -1,10 +1,23 @@
 """One module a family of architectures, and the table of the architectures they derive."""
 
 from steppe.models.architecture import Family
-from steppe.models.families import deepseek, dense, dsa, gdn, gemma, llama4, moe, nemotron
+from steppe.models.families import (
+    deepseek,
+    deepseek_v4,
+    dense,
+    dsa,
+    gdn,
+    gemma,
+    kimi,
+    llama4,
+    minimax_m3,
+    moe,
+    nemotron,
+)
 
 FAMILIES: dict[str, Family] = {
     "DeepseekV2ForCausalLM": deepseek.deepseek,
+    "DeepseekV4ForCausalLM": deepseek_v4.deepseek_v4,
     "DeepseekV3ForCausalLM": deepseek.deepseek,
     "DeepseekV32ForCausalLM": dsa.sparse_latent,
     "Gemma2ForCausalLM": gemma.gemma2,
@@ -14,11 +27,16 @@ FAMILIES: dict[str, Family] = {
     "Gemma4ForConditionalGeneration": gemma.gemma4,
     "GlmMoeDsaForCausalLM": dsa.sparse_latent,
     "GptOssForCausalLM": moe.gpt_oss,
+    "KimiK3ForConditionalGeneration": kimi.kimi_linear,
+    "KimiLinearForCausalLM": kimi.kimi_linear,
     "KimiK25ForConditionalGeneration": deepseek.deepseek,
     "Llama4ForCausalLM": llama4.llama4,
     "Llama4ForConditionalGeneration": llama4.llama4,
     "LlamaForCausalLM": dense.llama,
     "MiniMaxM2ForCausalLM": moe.minimax_m2,
+    "MiniMaxM3ForCausalLM": minimax_m3.minimax_m3,
+    "MiniMaxM3SparseForCausalLM": minimax_m3.minimax_m3,
+    "MiniMaxM3SparseForConditionalGeneration": minimax_m3.minimax_m3,
     "Ministral3ForCausalLM": dense.llama,
     "MistralForCausalLM": dense.llama,
     "MixtralForCausalLM": moe.mixtral,

@@ -1,0 +1,94 @@
+"""Routed and shared experts by the fitted MoE law, with the dispatch around them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from steppe.documents import Node
+from steppe.resolve.builder import GROUP_ROWS, PADDED, SM
+from steppe.resolve.precision import served_dtype
+from steppe.resolve.refined_laws import gemm_key
+
+if TYPE_CHECKING:
+    from steppe.resolve.plan_refined import RefinedPlan
+
+# Experts kernels by stored weights, in the order the engine prefers them (vllm/model_executor/layers/fused_moe/oracle/);
+# the first with a law on the part is priced. composition.md 2 lists what the measured launches ran.
+PREFERRED: dict[str, tuple[str, ...]] = {
+    "bf16": ("trtllmbf16experts", "unquantizedfusedmoe_triton", "flashinfer_cutlass", "triton"),
+    "fp8": ("trtllmfp8expertsmonolithic", "modeloptfp8moe_flashinfer_cutlass", "flashinfer_cutlass", "modeloptfp8moe_triton"),
+    "fp8_block": ("expertsmonolithic", "fp8moe_triton", "fp8moe_flashinfer_cutlass", "expertsmodular"),
+    "nvfp4": ("expertsmonolithic", "flashinfer_cutlass", "expertsmodular"),
+    "mxfp4": ("trtllmmxfp4", "marlin", "oaitriton", "marlinexperts_situ"),
+    "int4": ("marlin",),
+}
+LAW_DTYPE = {"bf16": "bfloat16", "fp16": "bfloat16", "mxfp4": "w4a16_mxfp4", "int4": "int4_wo", "int8": "fp8"}
+SHARED_OVERLAP_ROWS = 256  # shared experts run on a second stream up to here (vllm/envs.py, VLLM_SHARED_EXPERTS_STREAM_TOKEN_THRESHOLD)
+
+
+class RefinedExperts:
+    """Emits the experts of a layer for a `RefinedPlan`."""
+
+    def __init__(self, plan: RefinedPlan) -> None:
+        self.plan = plan
+
+    def keys(self, node: Node) -> list[str]:
+        """Law keys of the experts kernel, best first: the stated `moe_backend`, then the engine's order."""
+        r = self.plan.r
+        dtype = served_dtype(r, node)
+        variant = gemm_key(r, node) if dtype == "fp8" else dtype
+        stated = r.settings.moe_backend
+        if "/" in stated:
+            return [stated]
+        names = list(PREFERRED.get(variant, PREFERRED.get(dtype, ())))
+        if r.widths.ep > 1 and variant == "fp8_block" and "fp8moe_flashinfer_cutlass" in names:
+            names.insert(1, "fp8moe_flashinfer_cutlass")  # Hopper with whole experts (laws_gemm_moe.md 3)
+        prefix = LAW_DTYPE.get(variant, variant)
+        keys = [f"{prefix}/{name}" for name in dict.fromkeys(names)]
+        if stated:
+            named = [key for key in keys if stated.lower() in key]
+            keys = [*named, *(key for key in keys if key not in named)]
+        return keys
+
+    def emit(self, node: Node) -> bool:
+        """Emit routed and shared experts; False where no MoE law is in scope."""
+        plan, w = self.plan, self.plan.r.widths
+        if not plan.laws.has("moe"):
+            return False
+        keys = self.keys(node)
+        found = next((key for key in keys if plan.c.has_law("moe", key)), None)
+        if found is None:
+            return False
+        if found != keys[0] and plan.r.settings.moe_backend:
+            plan.c.assume("moe_backend", found, f"{plan.r.settings.moe_backend} has no fitted law on this part")
+        ep = max(1, w.ep)
+        slices = 1 if w.ep > 1 else w.tp * w.dp
+        experts = (node.experts or 1) + (plan.r.settings.redundant_experts if w.ep > 1 else 0)
+        inner, hidden = float(node.n or 0) / slices, float(node.latent_size or node.k or 0)
+        params = plan.laws.experts(node, found, ep, inner, hidden, experts)
+        assert params is not None
+        plan.collectives.dispatch(node, found)
+        routed = plan.b.term(node.role or "experts", "experts", (GROUP_ROWS,), params, SM, serial=True, derate=True)
+        if node.shared_experts:
+            self._shared(node, routed)
+        plan.collectives.combine(node)
+        return True
+
+    def _shared(self, node: Node, routed: int) -> None:
+        """Shared experts: gate_up, activation, down; hidden behind the routed ones while the step is small; one add."""
+        plan = self.plan
+        inner = float((node.shared_intermediate_size or node.n or 0) * (node.shared_experts or 0)) / plan.tp
+        hidden = float(node.k or 0)
+        key = gemm_key(plan.r, node)
+        first = plan.linear("shared gate_up", node, key, 2 * inner, hidden, PADDED)
+        plan.ew("shared activation", PADDED, 6.0 * inner)
+        last = plan.linear("shared down", node, key, hidden, inner, PADDED)
+        params = {
+            "first": float(first),
+            "last": float(last),
+            "behind": float(routed),
+            "limit": float(SHARED_OVERLAP_ROWS),
+            "fee_us": plan.ew_floor_us,
+        }
+        plan.b.term("shared behind routed", "hidden_behind", (PADDED,), params, SM, serial=True)
+        plan.ew("shared add", PADDED, 6.0 * hidden)

@@ -68,7 +68,7 @@ def test_moe_vectors(part: str, key: str, t: int, k: int, e: int, ep: int, h: in
     assert float(laws.moe(p, t, h, i, k, e / ep, 3, pairs, touched)) == pytest.approx(us, rel=3e-3)
 
 
-# ------------------------------------------------------------------------------------------------------------ properties
+# --------------------------------------------------------------------------------------------------------- properties
 @pytest.mark.parametrize("part", PARTS)
 def test_gemm_is_finite_positive_and_never_cheaper_with_more_rows(part: str) -> None:
     rng = np.random.default_rng(1)

@@ -62,3 +62,8 @@ def _memory(file: Path) -> tuple[list[Any], dict[str, object], Any, str]:
 
     rows = measure(read_starts(file))
     return rows, report_json(rows), terminal(rows), to_markdown(rows)
+
+
+def register(app: typer.Typer) -> None:
+    """Register the command."""
+    app.command("score")(score)

@@ -1,0 +1,5 @@
+"""`python -m steppe` runs the command."""
+
+from steppe.cli import main
+
+main()

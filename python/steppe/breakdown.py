@@ -37,7 +37,9 @@ def terms_of(estimate: StepEstimate) -> list[TermCost]:
     totals = estimate.per_resource
     lines = []
     for resource, rows in exact.items():
-        for (stage, name, _, layers), ns in zip(rows, _rounded([row[2] for row in rows], totals[resource]), strict=True):
+        for (stage, name, _, layers), ns in zip(
+            rows, _rounded([row[2] for row in rows], totals[resource]), strict=True
+        ):
             lines.append(TermCost(stage, name, resource, ns, layers))
     return lines
 

@@ -29,7 +29,13 @@ class Explanation:
             title_justify="left",
             caption=f"{e.no_overlap / 1e6:.3f} ms ({e.overlap / 1e6:.3f} ms overlapped), bottleneck {e.bottleneck}",
         )
-        for name, side in (("stage", "left"), ("term", "left"), ("us a layer", "right"), ("us", "right"), ("share", "right")):
+        for name, side in (
+            ("stage", "left"),
+            ("term", "left"),
+            ("us a layer", "right"),
+            ("us", "right"),
+            ("share", "right"),
+        ):
             table.add_column(name, justify=side)  # type: ignore[arg-type]
         for stage, terms in by_stage(e).items():
             first = f"{stage} x {layers[stage]:g}"

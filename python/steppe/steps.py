@@ -12,7 +12,10 @@ _PART = re.compile(r"(?:(?P<count>\d+)x)?(?P<prefill>p)?(?P<tokens>\d+)(?:@(?P<c
 
 
 def parse_step(text: str) -> Batch:
-    """The batch a step describes: parts joined by `+`, each `N@CTX` (N decodes) or `[Nx]pTOKENS[@CACHED]` (N chunks)."""
+    """The batch a step describes: parts joined by `+`.
+
+    Each part is `N@CTX` (N decodes) or `[Nx]pTOKENS[@CACHED]` (N prefill chunks). Raises `steppe.Error`.
+    """
     scheduled: list[int] = []
     computed: list[int] = []
     for part in text.split("+"):

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 TYPICAL = ("1@1024", "16@1024", "64@2048", "256@2048", "p2048", "p8192", "64@2048+p2048")
 
-DECODE = Annotated[list[str] | None, typer.Option("--decode", metavar="N@CTX", help="N decodes at CTX computed tokens.")]
+DECODE = Annotated[
+    list[str] | None, typer.Option("--decode", metavar="N@CTX", help="N decodes at CTX computed tokens.")
+]
 PREFILL = Annotated[
     list[str] | None, typer.Option("--prefill", metavar="TOKENS[@CACHED]", help="One prefill chunk of TOKENS.")
 ]
@@ -73,7 +75,9 @@ def price(
             if given:
                 raise  # a typical step may exceed a stated max_model_len; one asked for may not
     if json_output:
-        typer.echo(json.dumps({"deployment": kernel.resolved(), "steps": [_as_json(t, e) for t, e in priced]}, indent=2))
+        typer.echo(
+            json.dumps({"deployment": kernel.resolved(), "steps": [_as_json(t, e) for t, e in priced]}, indent=2)
+        )
         return
     _print_prices(kernel, priced)
 
@@ -94,7 +98,11 @@ def _print_prices(kernel: Kernel, priced: list[tuple[str, StepEstimate]]) -> Non
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=str(kernel)[1:-1], caption="milliseconds on one rank; step is the sum of the resources", title_justify="left")
+    table = Table(
+        title=str(kernel)[1:-1],
+        caption="milliseconds on one rank; step is the sum of the resources",
+        title_justify="left",
+    )
     for name in ("step", "tokens", "step ms", "sm", "hbm", "nvlink", "nic", "host", "bottleneck", "largest terms"):
         table.add_column(name, justify="left" if name in ("step", "bottleneck", "largest terms") else "right")
     for text, e in priced:
@@ -123,7 +131,9 @@ def rests_on(kernel: Kernel) -> str:
     methods = ", ".join(f"{count} {method}" for method, count in sorted(evidence["by_method"].items()))
     assumed = evidence["assumed"]
     shown = ", ".join(assumed[:6]) + (f" and {len(assumed) - 6} more" if len(assumed) > 6 else "")
-    return f"Rests on {evidence['total']} entries: {methods}. Assumed: {shown or 'nothing'}. (steppe provenance lists all)"
+    return (
+        f"Rests on {evidence['total']} entries: {methods}. Assumed: {shown or 'nothing'}. (steppe provenance lists all)"
+    )
 
 
 def explain(

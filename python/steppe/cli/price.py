@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from steppe.breakdown import RESOURCES
 from steppe.cli import deployment as options
 from steppe.cli.deployment import open_kernel
 from steppe.errors import Error
@@ -98,22 +99,23 @@ def _print_prices(kernel: Kernel, priced: list[tuple[str, StepEstimate]]) -> Non
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(
-        title=str(kernel)[1:-1],
-        caption="milliseconds on one rank; step is the sum of the resources",
-        title_justify="left",
-    )
-    for name in ("step", "tokens", "step ms", "sm", "hbm", "nvlink", "nic", "host", "bottleneck", "largest terms"):
-        table.add_column(name, justify="left" if name in ("step", "bottleneck", "largest terms") else "right")
+    used = [name for name in RESOURCES if any(e.per_resource[name] for _, e in priced)]
+    table = Table(title=str(kernel)[1:-1], caption="milliseconds on one rank", title_justify="left")
+    for name, side in (("step", "left"), ("tokens", "right"), ("ms", "right")):
+        table.add_column(name, justify=side, no_wrap=True)  # type: ignore[arg-type]
+    for name in used:
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("bottleneck", no_wrap=True)
+    table.add_column("most of it")
     for text, e in priced:
-        resources = [f"{ns / 1e6:.3f}" if ns else "-" for ns in e.per_resource.values()]
-        table.add_row(text, str(e.tokens), f"{e.no_overlap / 1e6:.3f}", *resources, e.bottleneck, largest_terms(e))
+        resources = [f"{e.per_resource[name] / 1e6:.2f}" if e.per_resource[name] else "-" for name in used]
+        table.add_row(text, f"{e.tokens:,}", f"{e.no_overlap / 1e6:.2f}", *resources, e.bottleneck, largest_terms(e))
     console = Console()
     console.print(table)
     console.print(rests_on(kernel))
 
 
-def largest_terms(e: StepEstimate, most: int = 3) -> str:
+def largest_terms(e: StepEstimate, most: int = 2) -> str:
     """Names and shares of the terms that take most of a step."""
     from steppe.breakdown import by_stage
 
@@ -122,7 +124,7 @@ def largest_terms(e: StepEstimate, most: int = 3) -> str:
         for name, ns in terms.items():
             sums[name] = sums.get(name, 0) + ns
     top = sorted(sums.items(), key=lambda item: -item[1])[:most]
-    return ", ".join(f"{name} {100 * ns / max(1, e.no_overlap):.0f} %" for name, ns in top)
+    return ", ".join(f"{name} {100 * ns / max(1, e.no_overlap):.0f}%" for name, ns in top)
 
 
 def rests_on(kernel: Kernel) -> str:

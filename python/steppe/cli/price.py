@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from steppe._core import StepEstimate
     from steppe.kernel import Kernel
 
+WIDE = 100  # columns from which the table also names the largest terms
 TYPICAL = ("1@1024", "16@1024", "64@2048", "256@2048", "p2048", "p8192", "64@2048+p2048")
 
 DECODE = Annotated[
@@ -96,21 +97,25 @@ def _as_json(text: str, e: StepEstimate) -> dict[str, Any]:
 
 
 def _print_prices(kernel: Kernel, priced: list[tuple[str, StepEstimate]]) -> None:
+    from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
 
     used = [name for name in RESOURCES if any(e.per_resource[name] for _, e in priced)]
-    table = Table(title=str(kernel)[1:-1], caption="milliseconds on one rank", title_justify="left")
+    console = Console()
+    wide = console.width >= WIDE
+    table = Table(title=str(kernel)[1:-1], caption="milliseconds on one rank", title_justify="left", box=SIMPLE_HEAD)
     for name, side in (("step", "left"), ("tokens", "right"), ("ms", "right")):
         table.add_column(name, justify=side, no_wrap=True)  # type: ignore[arg-type]
     for name in used:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("bottleneck", no_wrap=True)
-    table.add_column("most of it")
+    if wide:
+        table.add_column("most of it", no_wrap=True)
     for text, e in priced:
         resources = [f"{e.per_resource[name] / 1e6:.2f}" if e.per_resource[name] else "-" for name in used]
-        table.add_row(text, f"{e.tokens:,}", f"{e.no_overlap / 1e6:.2f}", *resources, e.bottleneck, largest_terms(e))
-    console = Console()
+        most = [largest_terms(e)] if wide else []
+        table.add_row(text, f"{e.tokens:,}", f"{e.no_overlap / 1e6:.2f}", *resources, e.bottleneck, *most)
     console.print(table)
     console.print(rests_on(kernel))
 

@@ -1,4 +1,4 @@
-"""Command line: write the generated pages of docs/reference, or with --check say whether the committed ones are current."""
+"""Command line: write the generated reference pages, or with --check say whether the committed ones are current."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def _chip(chip: Chip) -> tuple[str, ...]:
 
 def _model(graph: ModelGraph) -> tuple[str, ...]:
     nodes = [node for kind in graph.layer_kinds for node in kind.nodes]
-    kinds = [node.kind for node in nodes if node.op == "Attention" and not node.role]
+    kinds: list[str] = [node.kind for node in nodes if node.op == "Attention" and not node.role]
     kinds += [node.recurrent_kind for node in nodes if node.op == "RecurrentUpdate"]
     experts = next((f"{node.experts}, top {node.top_k}" for node in nodes if node.op == "GroupedGEMM"), "")
     stored = {node.weight_dtype or graph.globals_.weight_dtype for node in nodes if node.op in ("GEMM", "GroupedGEMM")}

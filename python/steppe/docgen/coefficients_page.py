@@ -1,4 +1,4 @@
-"""`coefficients.md`: what the shipped coefficient sets hold, and how well each law holds on rows it was not fitted to."""
+"""`coefficients.md`: what the shipped sets hold, and how well each law holds on rows it was not fitted to."""
 
 from __future__ import annotations
 

@@ -48,6 +48,9 @@ Law lift(const Term& term) {
         refuse(term, std::string("parameter ") + T::params[std::min(i, T::params.size() - 1)] + " is not finite");
       }
     }
+    if constexpr (requires { T::fault(term.params); }) {
+      if (const char* why = T::fault(term.params)) refuse(term, why);
+    }
     law = std::make_unique<Law>(T(term.params));
   });
   if (!law) refuse(term, "no such law");
@@ -80,12 +83,7 @@ struct Kernel::Compiled {
   std::vector<Entry> entries;  // by stage
 
   explicit Compiled(Plan given) : plan(std::move(given)) {
-    if (plan.features.count() > kMaxFeatures) throw std::invalid_argument("plan: too many feature classes");
-    if (plan.terms.size() > kMaxTerms) throw std::invalid_argument("plan: too many terms");
-    const auto by_stage = [](const Term& a, const Term& b) { return a.stage < b.stage; };
-    if (!std::is_sorted(plan.terms.begin(), plan.terms.end(), by_stage)) {
-      throw std::invalid_argument("plan: terms must follow the order of their stages");
-    }
+    validate(plan);
     for (const Term& term : plan.terms) entries.push_back(compile(term));
   }
 
@@ -128,8 +126,6 @@ struct Kernel::Compiled {
       sink(i, entry, terms::Cost{cost.own * entry.count, cost.hbm * entry.count});
     }
   }
-
-  static constexpr std::size_t kMaxTerms = 1024;
 };
 
 namespace {
@@ -188,9 +184,7 @@ class Composition {
 
 }  // namespace
 
-Kernel::Kernel(Plan plan) : compiled_(std::make_unique<const Compiled>(std::move(plan))) {
-  if (this->plan().stages.empty()) throw std::invalid_argument("plan: no stages");
-}
+Kernel::Kernel(Plan plan) : compiled_(std::make_unique<const Compiled>(std::move(plan))) {}
 Kernel::~Kernel() = default;
 Kernel::Kernel(Kernel&&) noexcept = default;
 Kernel& Kernel::operator=(Kernel&&) noexcept = default;

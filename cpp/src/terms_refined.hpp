@@ -280,11 +280,14 @@ struct HiddenBehind {
   explicit HiddenBehind(Numbers p)
       : first(static_cast<std::size_t>(p[0])), last(static_cast<std::size_t>(p[1])), behind(static_cast<std::size_t>(p[2])),
         limit(p[3]), fee(p[4] * kUs) {}
+  // Seconds added, given what the kernels take in all and what the one they hide behind takes.
+  double of(double rows, double hidden, double cover) const noexcept {
+    return rows > limit ? 0 : fee - std::min(hidden, cover);
+  }
   Cost operator()(const Context& c, const Inputs& in) const noexcept {
-    if (c.f[in[0]] > limit) return {};
     double hidden = 0;
     for (std::size_t i = first; i <= last; ++i) hidden += c.earlier[i];
-    return {fee - std::min(hidden, c.earlier[behind])};
+    return {of(c.f[in[0]], hidden, c.earlier[behind])};
   }
 };
 

@@ -1,0 +1,93 @@
+// What pricing runs: the terms of one pass, arranged so that a step does the least work.
+//
+//  * affine terms of one gate, feature and slot become one line;
+//  * terms that read one row count (and whether a graph holds the step) form a group, whose sums are tabulated for the
+//    row counts a step may have;
+//  * what is left is evaluated term by term.
+//
+// A slot is a sum a term adds to: stage x (concurrent, serial) x resource. Sums depend on features alone, so that every
+// way to price a batch gives the same bits.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "law.hpp"
+
+namespace steppe {
+
+inline constexpr std::size_t kSlotsAStage = 2 * kResources;
+inline constexpr std::size_t kMaxHidden = 64;
+// Stages' slots, then the two sums each hidden term compares.
+inline constexpr std::size_t kMaxSlots = kMaxStages * kSlotsAStage + 2 * kMaxHidden;
+using Sums = std::array<double, kMaxSlots>;
+
+class Program {
+ public:
+  // `members` are the indices of the pass's entries; their hidden terms' sums start at `spare`.
+  Program(const Plan& plan, std::span<const Entry> entries, std::span<const std::size_t> members, std::size_t& spare);
+
+  void add(const Features& f, const Batch& batch, double slowed, Sums& sums) const noexcept;
+
+ private:
+  struct Line {
+    std::uint16_t gate, x, slot;
+    bool derate;
+    double constant, slope;
+  };
+  struct Work {
+    Entry entry;
+    std::uint16_t own, hbm;
+    std::vector<std::uint16_t> sides;  // sums of hidden terms this one is part of
+  };
+  struct Part {
+    std::vector<Line> lines;
+    std::vector<Work> works;
+    void add(const Features& f, const Batch& batch, double slowed, Sums& sums) const noexcept;
+  };
+  struct Group {
+    std::uint16_t feature = 0;
+    bool reads_unpadded = false;
+    Part part;
+    // The table: a row of sums for each row count `step` apart that a step may have.
+    bool unpadded = false;  // the state of kUnpadded the rows hold for
+    std::int32_t step = 1;
+    std::vector<std::uint16_t> row_of;  // by count / step; 0 = none
+    std::vector<std::uint16_t> slots;
+    std::vector<double> rows;
+
+    void add(const Features& f, const Batch& batch, double slowed, Sums& sums) const noexcept;
+    const double* find(const Features& f) const noexcept;
+    void tabulate(const FeaturePlan& plan);
+  };
+  struct Hidden {
+    Entry entry;
+    std::uint16_t own, hidden, behind;
+  };
+
+  Part& part_of(const Entry& entry);
+  void place(const Entry& entry, std::vector<std::uint16_t> sides);
+
+  std::vector<Group> groups_;
+  Part rest_;
+  std::vector<Hidden> hidden_;
+};
+
+// The estimate from the sums of all passes: inside a stage the resources run side by side and serial terms follow;
+// stages follow one another; host time adds to everything.
+class Composition {
+ public:
+  explicit Composition(const Plan& plan);
+  Estimate operator()(const Sums& sums, std::int64_t tokens) const noexcept;
+
+ private:
+  struct Layers {
+    double layers;
+    bool draft;
+  };
+  std::vector<Layers> stages_;
+};
+
+}  // namespace steppe

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "aggregate.hpp"
 #include "sums.hpp"
 
 namespace steppe {
@@ -80,14 +81,6 @@ bool splits(const FeaturePlan& plan, std::int64_t s) noexcept {
   return plan.pcp > 1 && !(plan.replicate_short_chunks && Zigzag(s, plan.pcp).too_short());
 }
 
-// What is counted over all requests, whichever class reads it.
-struct Counts {
-  std::int64_t scheduled = 0, requests = 0, decodes = 0, decode_tokens = 0;
-  std::int64_t max_context = 0, max_decode_context = 0, max_chunk = 0, off_width = 0;
-  std::int32_t signs = 0, any_context = 0;
-  std::size_t first_prefill = SIZE_MAX, last_prefill = 0;  // where the prefills lie; none when first > last
-};
-
 // Contexts of decodes: value + shift tokens each, between low and high.
 struct Contexts {
   const std::int32_t* values;
@@ -95,19 +88,6 @@ struct Contexts {
   std::int32_t shift, low, high;
   std::int64_t sum;  // shifts included
 };
-
-std::int64_t read_of(std::int64_t ctx, const ReadClass& c) noexcept {
-  const std::int64_t head = std::min(ctx, c.limit);
-  return c.tail_ratio > 0 ? head * c.tail_ratio + (ctx - head) : head;
-}
-
-std::int64_t unit_of(const ReadClass& c) noexcept { return std::max<std::int64_t>(1, c.tail_ratio) * c.divide; }
-std::int64_t rounded(std::int64_t parts, std::int64_t unit) noexcept { return (2 * parts + unit) / (2 * unit); }
-
-bool sharded_each(const ReadClass& c) noexcept { return c.dcp > 1 && !c.shard_sum; }
-std::int64_t shard_of(std::int64_t ctx, const ReadClass& c) noexcept {
-  return shard_tokens(std::max<std::int64_t>(1, rounded(read_of(ctx, c), unit_of(c))), c.dcp, c.interleave);
-}
 
 // Sum of the class over some decodes: tokens of one shard where each request is sharded, else 1/unit tokens.
 std::int64_t read(const Contexts& d, const ReadClass& c) noexcept {
@@ -117,7 +97,7 @@ std::int64_t read(const Contexts& d, const ReadClass& c) noexcept {
       if (cap > 0) return sums::sharded(d.values, d.size, d.shift, cap, {c.dcp, c.interleave});
     }
     std::int64_t total = 0;
-    for (std::size_t i = 0; i < d.size; ++i) total += shard_of(d.values[i] + d.shift, c);
+    for (std::size_t i = 0; i < d.size; ++i) total += shard_read(d.values[i] + d.shift, c);
     return total;
   }
   std::int64_t head = d.sum;
@@ -127,15 +107,7 @@ std::int64_t read(const Contexts& d, const ReadClass& c) noexcept {
     head = sums::capped(d.values, d.size, static_cast<std::int32_t>(c.limit) - d.shift) +
            static_cast<std::int64_t>(d.size) * d.shift;
   }
-  return c.tail_ratio > 0 ? head * c.tail_ratio + (d.sum - head) : head;
-}
-
-// The feature from the sum over all decodes: a pooled read is sharded once, at the end.
-double tokens_read(const ReadClass& c, std::int64_t sum) noexcept {
-  const std::int64_t unit = unit_of(c);
-  if (sharded_each(c)) return static_cast<double>(sum);
-  if (c.dcp > 1) return static_cast<double>(shard_tokens(rounded(sum, unit), c.dcp, c.interleave));
-  return static_cast<double>(sum) / static_cast<double>(unit);
+  return sum_read(c, d.sum, head);
 }
 
 // Counts the requests and adds up the reads of their decodes, `block` contexts at a time.
@@ -236,24 +208,33 @@ std::int64_t withheld(const Batch& batch, const FeaturePlan& plan) noexcept {
   return total;
 }
 
+std::int64_t rounded(std::int64_t parts, std::int64_t unit) noexcept { return (2 * parts + unit) / (2 * unit); }
+
 }  // namespace
 
-Status aggregate(const Batch& batch, const FeaturePlan& plan, Features& out) noexcept {
-  if (batch.scheduled.size() != batch.computed.size()) return Status::length_mismatch;
-  if ((batch.decode_threshold | batch.sm_budget | batch.pad_tokens | batch.group_tokens) < 0) return Status::negative_setting;
-  std::array<std::int64_t, kMaxFeatures> reads;
-  std::fill_n(reads.begin(), plan.reads.size(), 0);
-  const Counts n = count(batch, plan, reads.data());
+std::int64_t shard_read(std::int64_t ctx, const ReadClass& c) noexcept {
+  return shard_tokens(std::max<std::int64_t>(1, rounded(parts_read(ctx, c), unit_of(c))), c.dcp, c.interleave);
+}
+
+// A pooled read is sharded once, after it is summed.
+double tokens_read(const ReadClass& c, std::int64_t sum) noexcept {
+  if (sharded_each(c)) return static_cast<double>(sum);
+  const std::int64_t unit = unit_of(c);
+  if (c.dcp > 1) return static_cast<double>(shard_tokens(rounded(sum, unit), c.dcp, c.interleave));
+  return static_cast<double>(sum) / static_cast<double>(unit);
+}
+
+Status set_features(const Counts& n, const std::int64_t* reads, std::int64_t held_back, const Batch& settings,
+                    const FeaturePlan& plan, Features& out) noexcept {
   if (n.signs < 0) return Status::negative_tokens;
   if (plan.max_model_len > 0 && n.max_context > plan.max_model_len) return Status::beyond_max_len;
-  if (std::max(n.scheduled + batch.pad_tokens, n.max_context) > INT32_MAX) return Status::too_many_tokens;
+  if (std::max(n.scheduled + settings.pad_tokens, n.max_context) > INT32_MAX) return Status::too_many_tokens;
 
-  const std::int64_t held_back = plan.pcp > 1 ? withheld(batch, plan) : 0;
-  const std::int64_t tokens = n.scheduled + batch.pad_tokens - held_back;
+  const std::int64_t tokens = n.scheduled + settings.pad_tokens - held_back;
   auto& f = out.value;
   const auto set = [&f](Feature feature, std::int64_t value) { f[feature] = static_cast<double>(value); };
   // The ceiling is compared with the scheduled tokens, before any split. (golden README, "Details")
-  const bool captured = n.scheduled + batch.pad_tokens <= plan.capture_ceiling;
+  const bool captured = n.scheduled + settings.pad_tokens <= plan.capture_ceiling;
   set(kTokens, tokens);
   set(kPaddedTokens, plan.pad_to_capture && captured ? captured_size(tokens, plan.capture_ceiling) : tokens);
   set(kScheduled, n.scheduled);
@@ -265,15 +246,30 @@ Status aggregate(const Batch& batch, const FeaturePlan& plan, Features& out) noe
   set(kContextRows, n.any_context > 0 ? tokens : 0);
   set(kUnpadded, !captured);
   set(kMaxContext, n.max_decode_context);
-  set(kMaxChunk, n.requests > n.decodes ? n.max_chunk : 0);
+  set(kMaxChunk, n.max_chunk);
   set(kSampledRows, n.decode_tokens + n.requests - n.decodes);
-  set(kGroupRows, batch.group_tokens > 0 && tokens > 0 ? std::max<std::int64_t>(batch.group_tokens, tokens)
-                                                       : tokens * plan.funnel);
+  set(kGroupRows, settings.group_tokens > 0 && tokens > 0 ? std::max<std::int64_t>(settings.group_tokens, tokens)
+                                                          : tokens * plan.funnel);
   out.uniform = n.off_width == 0;
   std::size_t at = kFixedFeatures;
   for (std::size_t i = 0; i < plan.reads.size(); ++i) f[at++] = tokens_read(plan.reads[i], reads[i]);
-  for (const PairClass& c : plan.pairs) f[at++] = n.requests > n.decodes ? prefill_figure(batch, plan, c, n) : 0;
+  std::fill_n(f.begin() + static_cast<std::ptrdiff_t>(at), plan.pairs.size(), 0.0);
   return Status::ok;
+}
+
+Status aggregate(const Batch& batch, const FeaturePlan& plan, Features& out) noexcept {
+  if (batch.scheduled.size() != batch.computed.size()) return Status::length_mismatch;
+  if ((batch.decode_threshold | batch.sm_budget | batch.pad_tokens | batch.group_tokens) < 0) return Status::negative_setting;
+  std::array<std::int64_t, kMaxFeatures> reads;
+  std::fill_n(reads.begin(), plan.reads.size(), 0);
+  const Counts n = count(batch, plan, reads.data());
+  const bool prefills = n.requests > n.decodes;
+  const std::int64_t held_back = prefills && plan.pcp > 1 ? withheld(batch, plan) : 0;
+  const Status status = set_features(n, reads.data(), held_back, batch, plan, out);
+  if (status != Status::ok || !prefills) return status;
+  std::size_t at = kFixedFeatures + plan.reads.size();
+  for (const PairClass& c : plan.pairs) out.value[at++] = prefill_figure(batch, plan, c, n);
+  return status;
 }
 
 }  // namespace steppe

@@ -15,6 +15,7 @@ void bind_batch(pybind11::module_& m);
 void bind_plan(pybind11::module_& m);
 void bind_kernel(pybind11::module_& m);
 void bind_serialize(pybind11::module_& m);
+void bind_caches(pybind11::module_& m);
 
 // Raises steppe.Error with `message`.
 [[noreturn]] void raise(const std::string& message);

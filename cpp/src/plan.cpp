@@ -29,6 +29,9 @@ void check_features(const FeaturePlan& f) {
   }
   require(within(f.pcp, 1, kMaxRanks), "pcp is out of range");
   require(within(f.funnel, 1, kMaxStripe), "funnel is out of range");
+  for (std::size_t i = 0; i < f.capture_sizes.size(); ++i) {
+    require(f.capture_sizes[i] > (i > 0 ? f.capture_sizes[i - 1] : 0), "capture sizes must ascend from 1");
+  }
   require(f.capture_ceiling >= 0 && f.max_model_len >= 0 && f.uniform_width >= 0, "a feature setting is negative");
 }
 

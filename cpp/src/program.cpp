@@ -101,15 +101,16 @@ void Program::Part::add(const Features& f, const Batch& batch, double slowed, Su
 }
 
 // Tabulates the group where that saves more than a few affine lines: the captured sizes where the feature is padded to
-// them, else each count up to the ceiling, within a budget of evaluations.
+// them, else each count up to the largest of them, within a budget of evaluations.
 void Program::Group::tabulate(const FeaturePlan& plan) {
   constexpr std::int64_t largest = 1024, budget = 8192;
   if (part.works.empty()) return;
   const auto terms = static_cast<std::int64_t>(part.works.size());
   step = feature == kGroupRows ? plan.funnel : 1;
-  unpadded = plan.capture_ceiling <= 0;
-  const bool captured = feature == kPaddedTokens && plan.pad_to_capture;
-  const std::int64_t ceiling = plan.capture_ceiling > 0 ? plan.capture_ceiling : largest;
+  const bool graphs = plan.pad_to_capture && !plan.capture_sizes.empty();
+  const bool captured = feature == kPaddedTokens && graphs;
+  unpadded = !graphs;
+  const std::int64_t ceiling = graphs ? plan.capture_sizes.back() : largest;
   const std::int64_t last = std::min({ceiling, largest, captured ? largest : budget / terms});
   for (const Work& work : part.works) slots.insert(slots.end(), {work.own, work.hbm});
   for (const Work& work : part.works) slots.insert(slots.end(), work.sides.begin(), work.sides.end());
@@ -122,7 +123,7 @@ void Program::Group::tabulate(const FeaturePlan& plan) {
   f.value[kUnpadded] = unpadded;
   std::uint16_t row = 0;
   for (std::int64_t count = 1; count <= last; ++count) {
-    if (captured && captured_size(count, plan.capture_ceiling) != count) continue;
+    if (captured && captured_size(count, plan.capture_sizes) != count) continue;
     f.value[feature] = static_cast<double>(count * step);
     Sums sums{};
     part.add(f, Batch{}, 1.0, sums);

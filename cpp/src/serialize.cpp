@@ -20,7 +20,7 @@ void fields(A& a, PairClass& c) {
 template <class A>
 void fields(A& a, FeaturePlan& p) {
   a(p.reads, p.pairs, p.pcp, p.replicate_short_chunks, p.pad_to_capture, p.capture_ceiling, p.uniform_width,
-    p.max_model_len, p.funnel);
+    p.max_model_len, p.funnel, p.capture_sizes);
 }
 template <class A>
 void fields(A& a, Pass& p) {

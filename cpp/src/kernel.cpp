@@ -77,7 +77,8 @@ struct Kernel::Compiled {
     bool serial, derate, ungated;
   };
   Plan plan;
-  std::vector<Entry> entries;  // by stage
+  std::vector<Entry> entries;       // by stage
+  std::vector<std::size_t> begins;  // first entry of each pass, and the end of the last
 
   explicit Compiled(Plan given) : plan(std::move(given)) {
     if (plan.features.count() > kMaxFeatures) throw std::invalid_argument("plan: too many feature classes");
@@ -87,6 +88,25 @@ struct Kernel::Compiled {
       throw std::invalid_argument("plan: terms must follow the order of their stages");
     }
     for (const Term& term : plan.terms) entries.push_back(compile(term));
+    order_passes();
+  }
+
+  // Each pass is a run of terms of its own, the target's first.
+  void order_passes() {
+    if (plan.passes.empty()) throw std::invalid_argument("plan: no passes; the first is the target's forward");
+    for (const Pass& pass : plan.passes) {
+      if (const char* why = objection(pass)) throw std::invalid_argument(std::string("plan: a draft pass: ") + why);
+    }
+    std::uint16_t last = 0;
+    for (const Stage& stage : plan.stages) {
+      if (stage.pass >= plan.passes.size()) throw std::invalid_argument("plan: stage '" + stage.name + "' belongs to no pass");
+      if (stage.pass < last) throw std::invalid_argument("plan: stages must follow the order of their passes");
+      last = stage.pass;
+    }
+    for (std::size_t pass = 0; pass <= plan.passes.size(); ++pass) {
+      const auto before = [&](const Entry& e) { return plan.stages[e.stage].pass < pass; };
+      begins.push_back(static_cast<std::size_t>(std::count_if(entries.begin(), entries.end(), before)));
+    }
   }
 
   Entry compile(const Term& term) const {
@@ -112,12 +132,13 @@ struct Kernel::Compiled {
     return binds ? static_cast<double>(plan.sm_count) / batch.sm_budget : 1.0;
   }
 
-  // Calls sink(entry index, stage, cost of all launches in one layer) for every term in plan order.
+  // Calls sink(entry index, entry, cost of all launches in one layer) for every term of a pass, in plan order. `runs`
+  // identical runs are charged at once.
   template <class Sink>
-  void evaluate(const Features& f, const Batch& batch, Sink&& sink) const noexcept {
+  void evaluate(std::size_t pass, double runs, const Features& f, const Batch& batch, Sink&& sink) const noexcept {
     double earlier[kMaxTerms];
     const double slowed = derate(batch);
-    for (std::size_t i = 0; i < entries.size(); ++i) {
+    for (std::size_t i = begins[pass]; i < begins[pass + 1]; ++i) {
       const Entry& entry = entries[i];
       terms::Cost cost;
       if (entry.ungated || f[entry.inputs[0]] > 0) {
@@ -125,8 +146,36 @@ struct Kernel::Compiled {
         cost = std::visit([&](const auto& law) noexcept { return law(context, entry.inputs); }, entry.law);
       }
       earlier[i] = cost.own + cost.hbm;
-      sink(i, entry, terms::Cost{cost.own * entry.count, cost.hbm * entry.count});
+      sink(i, entry, terms::Cost{cost.own * entry.count * runs, cost.hbm * entry.count * runs});
     }
+  }
+
+  // The drafter's passes, after the target's forward; none where no request runs.
+  //
+  // COVERAGE LIMIT: draft passes run this rank's own rows, without the data-parallel lockstep pad that the target's
+  // forward carries. The engine pads them across the group as well: pass 0 of an autoregressive drafter starts from the
+  // target's agreed token count (vllm/v1/worker/gpu/spec_decode/autoregressive/speculator.py:287-301), and the uniform
+  // passes run as many requests as the busiest rank on every rank, eager or not
+  // (vllm/v1/worker/gpu/spec_decode/speculator.py:500-517, vllm/v1/worker/gpu/dp_utils.py:200-210). A rank with fewer
+  // requests than the busiest is charged too little for drafting.
+  template <class Sink>
+  void price_draft(const Features& target, const Batch& batch, Sink&& sink) const noexcept {
+    if (target[kRequests] <= 0) return;
+    Features features;
+    for (std::size_t pass = 1; pass < plan.passes.size(); ++pass) {
+      const Pass& draft = plan.passes[pass];
+      const std::int32_t runs = draft.grows ? draft.count : 1;
+      for (std::int32_t run = 0; run < runs; ++run) {
+        draft_features(batch, plan.features, draft, run, target, features);
+        evaluate(pass, draft.grows ? 1.0 : draft.count, features, batch, sink);
+      }
+    }
+  }
+
+  template <class Sink>
+  void evaluate_all(const Features& f, const Batch& batch, Sink&& sink) const noexcept {
+    evaluate(0, 1.0, f, batch, sink);
+    if (plan.passes.size() > 1) price_draft(f, batch, sink);
   }
 
   static constexpr std::size_t kMaxTerms = 1024;
@@ -142,8 +191,9 @@ class Composition {
  public:
   explicit Composition(const Plan& plan) noexcept : plan_(plan) {}
 
-  void add(std::uint16_t stage, Resource resource, bool serial, double own, double hbm) noexcept {
-    if (stage != stage_) close(stage);
+  void add(std::size_t entry, std::uint16_t stage, Resource resource, bool serial, double own, double hbm) noexcept {
+    if (stage != stage_ || entry <= entry_) close(stage);  // another stage, or the same one run again
+    entry_ = entry;
     auto& side = serial ? serial_ : concurrent_;
     side[static_cast<std::size_t>(resource)] += own;
     side[static_cast<std::size_t>(Resource::hbm)] += hbm;
@@ -182,6 +232,7 @@ class Composition {
 
   const Plan& plan_;
   std::uint16_t stage_ = 0;
+  std::size_t entry_ = 0;
   std::array<double, kResources> concurrent_{}, serial_{}, total_{};
   double overlap_ = 0, draft_ = 0;
 };
@@ -199,8 +250,8 @@ const Plan& Kernel::plan() const noexcept { return compiled_->plan; }
 
 Status Kernel::price(const Features& features, const Batch& batch, Estimate& out) const noexcept {
   Composition composition(compiled_->plan);
-  compiled_->evaluate(features, batch, [&](std::size_t, const Compiled::Entry& e, terms::Cost cost) noexcept {
-    composition.add(e.stage, e.resource, e.serial, cost.own, cost.hbm);
+  compiled_->evaluate_all(features, batch, [&](std::size_t i, const Compiled::Entry& e, terms::Cost cost) noexcept {
+    composition.add(i, e.stage, e.resource, e.serial, cost.own, cost.hbm);
   });
   out = composition.finish(static_cast<std::int64_t>(features[kScheduled]));
   return Status::ok;
@@ -218,9 +269,11 @@ Status Kernel::explain(const Batch& batch, std::vector<TermCost>& out) const {
   if (status != Status::ok) return status;
   out.clear();
   out.reserve(compiled_->entries.size());
-  compiled_->evaluate(features, batch, [&](std::size_t i, const Compiled::Entry& e, terms::Cost cost) {
+  for (const Term& term : compiled_->plan.terms) out.push_back({&term, 0, 0});
+  compiled_->evaluate_all(features, batch, [&](std::size_t i, const Compiled::Entry& e, terms::Cost cost) {
     const double layers = compiled_->plan.stages[e.stage].layers;
-    out.push_back({&compiled_->plan.terms[i], cost.own * layers, cost.hbm * layers});
+    out[i].own_s += cost.own * layers;
+    out[i].hbm_s += cost.hbm * layers;
   });
   return status;
 }

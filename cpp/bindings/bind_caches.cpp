@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "bindings.hpp"
 #include "steppe/caches.hpp"
 #include "steppe/memory.hpp"
 
@@ -184,6 +185,8 @@ std::vector<std::int64_t> startup_of(const CachePool& pool) {
 
 }  // namespace
 
+namespace steppe::bindings {
+
 void bind_caches(py::module_& m) {
   bind_groups(m);
   bind_capacity(m);
@@ -195,6 +198,8 @@ void bind_caches(py::module_& m) {
       .def_property_readonly("bytes_per_block", &CachePool::bytes_per_block)
       .def_property_readonly("limits", &CachePool::limits)
       .def("startup_blocks", py::overload_cast<>(&CachePool::startup_blocks, py::const_))
+      .def("startup_blocks_at", py::overload_cast<std::int64_t>(&CachePool::startup_blocks, py::const_),
+           py::arg("max_model_len"), "Start-up blocks of a request of another length.")
       .def("startup_blocks_by_group", &startup_of)
       .def("admission_blocks", &CachePool::admission_blocks, py::arg("tokens"), py::arg("encoder_tokens") = 0)
       .def("admission_blocks_by_group", &admission_of, py::arg("tokens"), py::arg("encoder_tokens") = 0)
@@ -258,3 +263,5 @@ void bind_caches(py::module_& m) {
 
   bind_requests(m);
 }
+
+}  // namespace steppe::bindings

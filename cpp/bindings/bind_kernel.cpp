@@ -47,6 +47,9 @@ layers. `bottleneck` is the resource with the largest total. `draft` is the draf
       .def_property_readonly("per_resource", [](const OwnedEstimate& s) { return per_resource(s.e); })
       .def_property_readonly("rows", [](const OwnedEstimate& s) { return explain(s.kernel.cast<const Kernel&>(), s.batch.cast<const OwnedBatch&>()); },
                              "The breakdown as (stage, term, resource, ns on it, ns bound by memory, layers, launches a layer).")
+      .def_property_readonly("terms", [](const py::object& self) { return py::module_::import("steppe.breakdown").attr("terms_of")(self); },
+                             "The breakdown as `steppe.breakdown.TermCost` lines, integer ns that sum to `per_resource`.")
+      .def("_repr_html_", [](const py::object& self) { return py::module_::import("steppe.breakdown").attr("html")(self); })
       .def("__repr__", [](const OwnedEstimate& s) {
         return "<StepEstimate " + std::to_string(s.e.no_overlap_ns) + " ns, bottleneck " + kResourceNames[s.e.bottleneck] + ">";
       });

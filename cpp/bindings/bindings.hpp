@@ -24,3 +24,5 @@ void bind_kernel(pybind11::module_& m);
 void check(Status status);
 
 }  // namespace steppe::bindings
+
+void bind_caches(pybind11::module_& m);

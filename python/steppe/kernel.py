@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-
 from steppe import _core
 from steppe._core import Batch, StepEstimate
-from steppe.documents import Deployment, Scenario
+from steppe.documents import Deployment, ModelGraph, Scenario
 from steppe.documents.bundle import Bundle, load_bundle, make_bundle
 from steppe.errors import DeploymentError
+from steppe.explanation import Explanation
 from steppe.resolve.choices import resolve
 from steppe.resolve.coefficients import Coefficients, Scope
 from steppe.resolve.plan import build_plan
@@ -60,8 +60,8 @@ class Kernel:
     ) -> Kernel:
         """Build a one-pool kernel without writing documents.
 
-        `model` is a catalog name or the path of a Hugging Face config.json; `hardware` a catalog chip. `engine` takes any
-        key of the deployment document's engine section (max_num_seqs, cache_dtype, speculative, ...). Raises
+        `model` is a catalog name or the path of a Hugging Face config.json; `hardware` a catalog chip. `engine` takes
+        any key of the deployment document's engine section (max_num_seqs, cache_dtype, speculative, ...). Raises
         `DocumentError`, `DeploymentError` or `CoefficientError`.
         """
         bundle = _bundle(
@@ -93,6 +93,10 @@ class Kernel:
         )
         coefficients = Coefficients(bundle.sets, scope, resolution.ledger)
         return cls(resolution, coefficients, build_plan(resolution, coefficients))
+
+    def explain(self, batch: Batch) -> Explanation:
+        """Every term of one step, as a table a person can read."""
+        return Explanation(f"{str(self)[8:-1]}: {batch!r}"[:120], self.step_time(batch))
 
     # -- what was decided ---------------------------------------------------------------------------------------
 
@@ -140,13 +144,13 @@ class Kernel:
     def __repr__(self) -> str:
         r = self._resolution
         w = r.widths
-        layout = " ".join(f"{k} {v}" for k, v in (("tp", w.tp), ("dp", w.dp), ("ep", w.ep), ("pcp", w.pcp), ("dcp", w.dcp)) if v > 1)
+        layout = " ".join(
+            f"{k} {v}" for k, v in (("tp", w.tp), ("dp", w.dp), ("ep", w.ep), ("pcp", w.pcp), ("dcp", w.dcp)) if v > 1
+        )
         return f"<Kernel {r.model_name} on {r.chip_name}{', ' + layout if layout else ''}>"
 
 
-def open(  # noqa: A001 - the verb a user reaches for, always written steppe.open
-    path: PathLike, pool: int = 0, *, catalog: PathLike | None = None, registry: PathLike | None = None
-) -> Kernel:
+def open(path: PathLike, pool: int = 0, *, catalog: PathLike | None = None, registry: PathLike | None = None) -> Kernel:
     """Open one pool of a scenario and deployment file (see docs/documents). Roots default to the embedded catalog."""
     return Kernel.from_bundle(load_bundle(path, pool=pool, catalog=catalog, registry=registry))
 
@@ -171,9 +175,9 @@ def _bundle(
     graph = None
     name = os.fspath(model)
     if name.endswith(".json"):
-        from steppe.models import derive_file
+        from steppe.models.derive import derive_file
 
-        graph = derive_file(name)
+        graph = ModelGraph.model_validate(derive_file(name))
         name = graph.name
     per_node = gpus_per_node or Catalog(catalog).chip(hardware).gpus_per_node or 8
     ranks = parallel["tp"] * parallel["dp"] * parallel["pcp"]

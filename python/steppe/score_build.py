@@ -39,21 +39,21 @@ SUFFIX = {"bf16": "", "fp8": "-fp8", "fp4": "-nvfp4"}
 # The law's attention path -> the engine's backend name; MLA paths carry the engine's name already.
 ATTENTION = {"trtllm": "FLASHINFER", "fa3": "FLASH_ATTN", "fa2": "FLASH_ATTN", "triton": "TRITON_ATTN"}
 
-# The experts kernel, as the law's key ends -> the engine's moe_backend (vllm/config/kernel.py:118-140).
+# Experts kernels a point may name, as `<weights>/<kernel>`: the key of the law, which `moe_backend` takes as it is. The
+# engine's own names do not tell some of them apart (vllm/model_executor/layers/fused_moe/oracle/mxfp4.py:308-311).
 EXPERTS = {
-    "expertsmonolithic": "flashinfer_trtllm",
-    "trtllmmxfp4": "flashinfer_trtllm",
-    "trtllmbf16experts": "flashinfer_trtllm",
-    "trtllmfp8expertsmonolithic": "flashinfer_trtllm",
-    # 4-bit weights on 8-bit activations (vllm/model_executor/layers/fused_moe/oracle/mxfp4.py:311)
-    "modular": "flashinfer_trtllm_afp8",
-    "fp8moe_triton": "triton",
-    "oaitriton": "triton",
-    "fp8moe_flashinfer_cutlass": "flashinfer_cutlass",
-    "flashinfer_cutlass": "flashinfer_cutlass",
-    "deepgemm": "deep_gemm",
-    "marlin": "marlin",
-    "marlinexperts_situ": "marlin",
+    "expertsmonolithic",
+    "expertsmodular",
+    "trtllmmxfp4",
+    "trtllmbf16experts",
+    "trtllmfp8expertsmonolithic",
+    "modular",
+    "fp8moe_triton",
+    "fp8moe_flashinfer_cutlass",
+    "flashinfer_cutlass",
+    "oaitriton",
+    "marlin",
+    "marlinexperts_situ",
 }
 
 
@@ -78,13 +78,13 @@ def model_of(launch: Launch) -> str:
 
 
 def experts_of(launch: Launch) -> str:
-    """The engine's name of the experts kernel, empty when the engine chooses or the model has none."""
-    if not launch.experts_law:
-        return ""
-    kernel = launch.experts_law.rsplit("/", 1)[-1]
-    if kernel not in EXPERTS:
-        raise DeploymentError(f"experts_law {launch.experts_law!r} is not a known kernel: {', '.join(EXPERTS)}")
-    return EXPERTS[kernel]
+    """The experts kernel's law key, empty when the engine chooses or the model has none."""
+    weights, _, kernel = launch.experts_law.partition("/")
+    if launch.experts_law and not (weights and kernel in EXPERTS):
+        raise DeploymentError(
+            f"experts_law {launch.experts_law!r} is not <weights>/<kernel> with one of: {', '.join(sorted(EXPERTS))}"
+        )
+    return launch.experts_law
 
 
 def documents(launch: Launch) -> list[dict[str, Any]]:

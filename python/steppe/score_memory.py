@@ -12,6 +12,7 @@ Blank cells are not guessed: a row without what a question needs does not answer
 from __future__ import annotations
 
 import csv
+import math
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -26,8 +27,8 @@ QUESTIONS = ("request", "weights", "capacity")
 BARS = {"request": 0.01, "weights": 0.02, "capacity": 0.05}  # relative
 CAPACITY_GIB = 0.7  # or this much, whichever is wider
 
-# First match decides. `{q}` is the suffix of the row's quantization, `{1}` what the pattern's group matched. A model the
-# catalog lacks may stand under one of the same cache geometry (`~`): such a row answers the request question alone.
+# First match decides. `{q}` is the suffix of the row's quantization, `{1}` what the pattern's group matched. A model
+# the catalog lacks may stand under one of the same cache geometry (`~`): such a row answers the request question alone.
 MODELS: tuple[tuple[str, str], ...] = (
     (r"llama.?3\.[13]-?.?70b.*fp8", "llama-3.1-70b-instruct-fp8"),
     (r"qwen3\.[568]-27b", "~qwen3.5-27b"),  # 16 full layers of 4 heads of 256, 48 delta-net layers
@@ -232,8 +233,15 @@ def answers(start: Start, kernel: Any) -> dict[str, tuple[float, float]]:
     if weights and itself:
         found["weights"] = kernel.fixed_bytes().weights / GIB, weights
     if available is not None and itself and part_of(start) and start.number("gpu_memory_utilization"):
-        found["capacity"] = kernel.kv_budget_bytes() / GIB, available
+        found["capacity"] = left_for_cache(kernel) / GIB, available
     return found
+
+
+def left_for_cache(kernel: Any) -> float:
+    """Bytes of the budget that nothing else holds; negative where the model does not fit."""
+    resolution = kernel.resolution
+    budget = math.ceil(resolution.chip.memory_gib * GIB * resolution.settings.gpu_memory_utilization)
+    return float(budget - (kernel.fixed_bytes().total - kernel.pre_snapshot_bytes()))
 
 
 def measure(starts: Iterable[Start], build: Callable[[Start], Any] | None = None) -> list[Sized]:

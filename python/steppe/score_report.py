@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from rich import box
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
@@ -48,15 +49,19 @@ def terminal(rows: Sequence[Row]) -> Group:
     table = Table(
         title="Error of the predicted time per output token (%), clean rows without a fault",
         caption="MAPE / median / bias; AISimulate's over the rows it predicts",
+        box=box.SIMPLE,
+        padding=(0, 1, 0, 0),
     )
     table.add_column("model", overflow="fold")
     table.add_column("GPU")
-    for heading in ("rows", "this library", "rows", "AISimulate"):
+    for heading in ("rows", "this library", "AISimulate"):
         table.add_column(heading, justify="right", no_wrap=True)
     lines = _lines(rows)
     for i, (names, f, total) in enumerate(lines):
-        both = [text for one in (f, f["aisimulate"]) for text in (str(one["rows"]), " / ".join(_errors(one)))]
-        table.add_row(*names, *both, style="bold" if total else None, end_section=not total and lines[i + 1][2])
+        both = (" / ".join(_errors(one)) for one in (f, f["aisimulate"]))
+        table.add_row(
+            *names, str(f["rows"]), *both, style="bold" if total else None, end_section=not total and lines[i + 1][2]
+        )
     facts = summary(rows)
     both = facts["without_fault"]
     notes = [

@@ -234,3 +234,15 @@ def test_a_missing_summary_file_is_refused(repo: Path, capsys: pytest.CaptureFix
     (repo / "docs/reference/divergence_summaries.yaml").unlink()
     assert main(["--root", str(repo)]) == 1
     assert "no summary file" in capsys.readouterr().err
+
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+@pytest.mark.skipif(not (REPOSITORY / "docs/reference/divergences.md").is_file(), reason="the page is not written yet")
+def test_the_committed_page_is_current() -> None:
+    assert generate(REPOSITORY, check=True) == "docs/reference/divergences.md is current"
+
+
+def test_the_notes_of_this_repository_are_in_order() -> None:
+    assert {note.kind for note in scan(REPOSITORY)} <= set(KINDS.values())

@@ -92,7 +92,7 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize("tokens", BAD, ids=repr)
+@pytest.mark.parametrize("tokens", BAD, ids=[f"bad{i}" for i in range(len(BAD))])
 def test_bad_arrays_are_refused(pool: _core.CachePool, tokens: Any) -> None:
     for query in (pool.growing_bytes, pool.bounded_bytes, pool.admission_bytes):
         with pytest.raises((TypeError, ValueError)):

@@ -23,6 +23,8 @@ def citations() -> set[tuple[str, str]]:
         for folder in package.__path__:
             for file in Path(folder).glob("*.py"):
                 found |= {(path, lines or "") for path, lines in CITED.findall(file.read_text())}
+    for rule in (*REFUSALS, *ASSUMPTIONS, *OVERRIDES):
+        found |= {(path, lines or "") for path, lines in CITED.findall(rule.source)}
     return found
 
 

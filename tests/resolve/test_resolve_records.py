@@ -101,6 +101,7 @@ ASSUMED: list[tuple[str, dict[str, Any], Any, dict[str, Any]]] = [
      "FULL_AND_PIECEWISE",
      {"model": "mla", "tp": 4, "dp": 2, "ep": True,
       "engine": {"all2all_backend": "deepep_high_throughput", "cudagraph_mode": "NONE"}}),
+    ("pcie_all_reduce", {"tp": 4, "chip": "workstation"}, "custom", {"tp": 2, "chip": "workstation"}),
     ("nixl_dcp_width", {"model": "mla", "tp": 8, "dcp": 2, "pd": "NixlConnector"}, 2,
      {"model": "mla", "tp": 8, "dcp": 8, "pd": "NixlConnector"}),
     ("nixl_dcp_width", {"model": "wide_gqa", "tp": 8, "dcp": 4, "offload": "NixlConnector"}, 4,

@@ -132,6 +132,7 @@ MTP3 = {"speculative": {"method": "mtp", "num_spec_tokens": 3}}
         ({"model": "dsa", "tp": 2, "engine": {"cache_dtype": "fp8"}}, 256),
         ({"model": "dsa", "tp": 1, "chip": "blackwell"}, 1024),
         ({"model": "dsa", "tp": 1, "engine": {"cache_dtype": "fp8_e4m3"}}, 1024),
+        ({"chip": "blackwell", "engine": {"speculative": {**MTP3["speculative"], "parallel_drafting": True}}}, 7),
         ({"model": "no_attention"}, 1),
     ],
 )

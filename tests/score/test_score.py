@@ -289,7 +289,7 @@ def test_a_launch_becomes_documents() -> None:
     assert pool["engine"] == {
         "cache_dtype": "fp8",
         "attention_backend": "FLASHINFER",
-        "moe_backend": "flashinfer_trtllm_afp8",
+        "moe_backend": "w4a8_mxfp4_mxfp8/modular",
         "max_num_batched_tokens": 8192,
         "max_cudagraph_capture_size": 2048,
         "fuse_allreduce_rms": True,
@@ -343,7 +343,7 @@ def test_model_names(model: str, precision: str, name: str) -> None:
 def test_unknown_precisions_and_kernels_are_refused() -> None:
     with pytest.raises(DeploymentError, match="precision 'int3'"):
         model_of(point(precision="int3").launch)
-    with pytest.raises(DeploymentError, match="experts_law 'a/b' is not a known kernel"):
+    with pytest.raises(DeploymentError, match="experts_law 'a/b' is not <weights>/<kernel>"):
         experts_of(point(experts_law="a/b").launch)
 
 

@@ -1,9 +1,221 @@
-"""`steppe price` and `steppe explain`: step times of a deployment from a shell."""
+"""`steppe price` and `steppe explain`: what steps of a deployment cost, and why."""
 
 from __future__ import annotations
 
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
 import typer
+
+from steppe.cli import deployment as options
+from steppe.cli.deployment import open_kernel
+from steppe.errors import Error
+
+if TYPE_CHECKING:
+    from steppe._core import StepEstimate
+    from steppe.kernel import Kernel
+
+TYPICAL = ("1@1024", "16@1024", "64@2048", "256@2048", "p2048", "p8192", "64@2048+p2048")
+
+DECODE = Annotated[
+    list[str] | None, typer.Option("--decode", metavar="N@CTX", help="N decodes at CTX computed tokens.")
+]
+PREFILL = Annotated[
+    list[str] | None, typer.Option("--prefill", metavar="TOKENS[@CACHED]", help="One prefill chunk of TOKENS.")
+]
+STEP = Annotated[
+    list[str] | None, typer.Option("--step", metavar="SPEC", help="Any step, e.g. 64@2048+p2048. All are repeatable.")
+]
+JSON = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
 def register(app: typer.Typer) -> None:
     """Register the commands."""
+    app.command("price")(price)
+    app.command("explain")(explain)
+    app.command("provenance")(provenance)
+
+
+def steps_of(decode: list[str] | None, prefill: list[str] | None, step: list[str] | None) -> list[str]:
+    """Step texts of the options, in the order decode, prefill, step; typical ones where none is given."""
+    return [*(decode or []), *(f"p{each}" for each in prefill or []), *(step or [])]
+
+
+def price(
+    file: options.FILE = None,
+    model: options.MODEL = "",
+    hardware: options.HARDWARE = "",
+    pool: options.POOL = 0,
+    tp: options.TP = 1,
+    dp: options.DP = 1,
+    pcp: options.PCP = 1,
+    dcp: options.DCP = 1,
+    ep: options.EP = False,
+    fabric: options.FABRIC = "",
+    engine: options.ENGINE = None,
+    engine_version: options.VERSION = "0.31.0",
+    decode: DECODE = None,
+    prefill: PREFILL = None,
+    step: STEP = None,
+    json_output: JSON = False,
+) -> None:
+    """Price steps: a table of time, breakdown and bottleneck. Without steps, some typical ones."""
+    from steppe.steps import parse_step
+
+    kernel = open_kernel(
+        file, model, hardware, pool=pool, tp=tp, dp=dp, pcp=pcp, dcp=dcp, ep=ep, fabric=fabric, engine=engine,
+        engine_version=engine_version,
+    )  # fmt: skip
+    given = steps_of(decode, prefill, step)
+    priced: list[tuple[str, StepEstimate]] = []
+    for text in given or TYPICAL:
+        try:
+            priced.append((text, kernel.step_time(parse_step(text))))
+        except Error:
+            if given:
+                raise  # a typical step may exceed a stated max_model_len; one asked for may not
+    if json_output:
+        typer.echo(
+            json.dumps({"deployment": kernel.resolved(), "steps": [_as_json(t, e) for t, e in priced]}, indent=2)
+        )
+        return
+    _print_prices(kernel, priced)
+
+
+def _as_json(text: str, e: StepEstimate) -> dict[str, Any]:
+    return {
+        "step": text,
+        "tokens": e.tokens,
+        "no_overlap_ns": e.no_overlap,
+        "overlap_ns": e.overlap,
+        "draft_ns": e.draft,
+        "bottleneck": e.bottleneck,
+        "per_resource_ns": e.per_resource,
+    }
+
+
+def _print_prices(kernel: Kernel, priced: list[tuple[str, StepEstimate]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(
+        title=str(kernel)[1:-1],
+        caption="milliseconds on one rank; step is the sum of the resources",
+        title_justify="left",
+    )
+    for name in ("step", "tokens", "step ms", "sm", "hbm", "nvlink", "nic", "host", "bottleneck", "largest terms"):
+        table.add_column(name, justify="left" if name in ("step", "bottleneck", "largest terms") else "right")
+    for text, e in priced:
+        resources = [f"{ns / 1e6:.3f}" if ns else "-" for ns in e.per_resource.values()]
+        table.add_row(text, str(e.tokens), f"{e.no_overlap / 1e6:.3f}", *resources, e.bottleneck, largest_terms(e))
+    console = Console()
+    console.print(table)
+    console.print(rests_on(kernel))
+
+
+def largest_terms(e: StepEstimate, most: int = 3) -> str:
+    """Names and shares of the terms that take most of a step."""
+    from steppe.breakdown import by_stage
+
+    sums: dict[str, int] = {}
+    for terms in by_stage(e).values():
+        for name, ns in terms.items():
+            sums[name] = sums.get(name, 0) + ns
+    top = sorted(sums.items(), key=lambda item: -item[1])[:most]
+    return ", ".join(f"{name} {100 * ns / max(1, e.no_overlap):.0f} %" for name, ns in top)
+
+
+def rests_on(kernel: Kernel) -> str:
+    """One paragraph on the evidence behind a kernel's numbers."""
+    evidence = kernel.evidence()
+    methods = ", ".join(f"{count} {method}" for method, count in sorted(evidence["by_method"].items()))
+    assumed = evidence["assumed"]
+    shown = ", ".join(assumed[:6]) + (f" and {len(assumed) - 6} more" if len(assumed) > 6 else "")
+    return (
+        f"Rests on {evidence['total']} entries: {methods}. Assumed: {shown or 'nothing'}. (steppe provenance lists all)"
+    )
+
+
+def explain(
+    step: Annotated[str, typer.Argument(metavar="STEP", help="A step, e.g. 64@2048 or 64@2048+p2048.")],
+    file: Annotated[str, typer.Option("--file", "-f", help="Scenario and deployment file.")] = "",
+    model: options.MODEL = "",
+    hardware: options.HARDWARE = "",
+    pool: options.POOL = 0,
+    tp: options.TP = 1,
+    dp: options.DP = 1,
+    pcp: options.PCP = 1,
+    dcp: options.DCP = 1,
+    ep: options.EP = False,
+    fabric: options.FABRIC = "",
+    engine: options.ENGINE = None,
+    engine_version: options.VERSION = "0.31.0",
+    json_output: JSON = False,
+) -> None:
+    """Explain one step: every term, layer kind by layer kind."""
+    from pathlib import Path
+
+    from steppe.steps import parse_step
+
+    kernel = open_kernel(
+        Path(file) if file else None, model, hardware, pool=pool, tp=tp, dp=dp, pcp=pcp, dcp=dcp, ep=ep, fabric=fabric,
+        engine=engine, engine_version=engine_version,
+    )  # fmt: skip
+    batch = parse_step(step)
+    if json_output:
+        e = kernel.step_time(batch)
+        terms = [{"stage": t.stage, "term": t.name, "resource": t.resource, "ns": t.ns} for t in e.terms]
+        typer.echo(json.dumps({**_as_json(step, e), "terms": terms}, indent=2))
+        return
+    from rich.console import Console
+
+    Console().print(kernel.explain(batch).table())
+
+
+def provenance(
+    file: options.FILE = None,
+    model: options.MODEL = "",
+    hardware: options.HARDWARE = "",
+    pool: options.POOL = 0,
+    tp: options.TP = 1,
+    dp: options.DP = 1,
+    pcp: options.PCP = 1,
+    dcp: options.DCP = 1,
+    ep: options.EP = False,
+    fabric: options.FABRIC = "",
+    engine: options.ENGINE = None,
+    engine_version: options.VERSION = "0.31.0",
+    json_output: JSON = False,
+) -> None:
+    """List what a deployment's numbers rest on: coefficients, laws, assumptions, overrides."""
+    kernel = open_kernel(
+        file, model, hardware, pool=pool, tp=tp, dp=dp, pcp=pcp, dcp=dcp, ep=ep, fabric=fabric, engine=engine,
+        engine_version=engine_version,
+    )  # fmt: skip
+    found = kernel.provenance()
+    if json_output:
+        typer.echo(json.dumps(found, indent=2, default=str))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    table = Table(title="Coefficients and laws", title_justify="left")
+    for name in ("name", "value", "set", "method", "source"):
+        table.add_column(name, overflow="fold")
+    for each in found["coefficients"]:
+        value = "-" if each["value"] is None else f"{each['value']:g} {each['units']}"
+        source = "; ".join(each["sources"]) or str(each["fit"].get("data", ""))
+        table.add_row(each["name"], value, each["set"], each["method"], source)
+    console.print(table)
+    for title, rows, fields in (
+        ("Assumptions", found["assumptions"], ("name", "value", "reason")),
+        ("Overrides", found["overrides"], ("field", "requested", "resolved", "reason")),
+    ):
+        if rows:
+            table = Table(title=title, title_justify="left")
+            for name in fields:
+                table.add_column(name, overflow="fold")
+            for each in rows:
+                table.add_row(*(str(each[name]) for name in fields))
+            console.print(table)

@@ -153,6 +153,12 @@ ASSUMPTIONS: tuple[Assumed, ...] = (
         "vllm/config/compilation.py:1237-1253",
     ),
     Assumed(
+        "pcie_all_reduce",
+        "tp > 2 on links no faster than PCIe",
+        "priced with the {value} kernel; where the {bandwidth:g} GB/s links are PCIe alone the release uses NCCL",
+        "vllm/distributed/device_communicators/custom_all_reduce.py:249-270",
+    ),
+    Assumed(
         "nixl_dcp_width",
         "NIXL with dcp neither 1 nor max(tp, pcp), or on a model that is not latent",
         "priced as stated; the release hands over latent caches either whole or over all transfer ranks",
@@ -201,7 +207,7 @@ OVERRIDES: tuple[Overridden, ...] = (
         "allreduce_backend",
         "tp > 1 at a width, or across nodes, that the custom all-reduce does not serve",
         "the custom all-reduce does not serve {why}",
-        "vllm/distributed/device_communicators/custom_all_reduce.py:120, 208-233",
+        "vllm/distributed/device_communicators/custom_all_reduce.py:121, 208-233",
     ),
     Overridden(
         "cache_dtype",

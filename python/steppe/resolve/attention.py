@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from steppe.documents import Node
 from steppe.engine.v0_31 import attention as facts
-from steppe.engine.v0_31 import caches
+from steppe.engine.v0_31 import caches, speculation
 from steppe.resolve.case import Case
 from steppe.resolve.rules import refuse
 
@@ -182,7 +182,14 @@ def _decode_threshold(case: Case, name: str, interleave: int) -> int:
     keeps = backend.dcp_threshold == "always" or (backend.dcp_threshold == "stripe_1" and interleave == 1)
     if case.widths.dcp > 1 and not keeps:
         return 1
-    return max(own, case.query_len) if backend.spec else own
+    return max(own, _verified(case)) if backend.spec else own
+
+
+def _verified(case: Case) -> int:
+    """Longest verification query: the older runner appends a mask slot for every token drafted in parallel."""
+    spec = case.engine.speculative
+    masks = spec and spec.parallel_drafting and spec.method not in speculation.PARALLEL_BLOCK_METHODS
+    return case.query_len + (case.spec_tokens if masks else 0)
 
 
 def _note_stripes(case: Case, backend: str, interleave: int) -> None:

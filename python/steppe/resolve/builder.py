@@ -15,7 +15,7 @@ SM, HBM, NVLINK, NIC, HOST = (getattr(_core.Resource, name) for name in ("sm", "
 
 @dataclass(frozen=True, slots=True)
 class FeatureRef:
-    """A feature by its place in its list: fixed features have their number, classes get theirs when the plan is built."""
+    """A feature by its place in its list; classes get their number when the plan is built."""
 
     kind: str  # fixed | read | pair
     index: int

@@ -131,8 +131,8 @@ def hybrid_manager(case: Case) -> bool:
 def context_chunk(case: Case, block: int, stripe: int, max_num_seqs: int) -> int:
     """Tokens a latent prefill gathers at once under dcp; 0 where nothing is gathered.
 
-    Rounded up to blocks that every rank starts on a stripe.
-    Source: vllm/model_executor/layers/attention/mla_attention.py:2055-2065.
+    Rounded up to whole blocks that start on a stripe of every rank.
+    Source: vllm/model_executor/layers/attention/mla_attention.py:1993-2005, 2297-2322.
     """
     dcp = case.widths.dcp
     if dcp == 1 or not case.shape.has_latent:

@@ -32,8 +32,12 @@ class Scope:
 
 
 def _scope_of(entry: Coefficient | Law) -> dict[str, list[Any]]:
-    stated = entry.scope.model_dump(exclude_none=True) if hasattr(entry.scope, "model_dump") else dict(entry.scope)
+    stated: Mapping[str, Any] = entry.scope
     return {key: list(values) for key, values in stated.items() if values}
+
+
+def _sources(entry: Coefficient | Law) -> tuple[str, ...]:
+    return tuple(source if isinstance(source, str) else source.cite for source in entry.sources or ())
 
 
 class Coefficients:
@@ -50,9 +54,10 @@ class Coefficients:
 
     def _admit(self, each: CoefficientSet) -> None:
         narrowest: dict[Any, int] = {}
-        for entry in (*each.coefficients, *each.laws):
+        entries: list[Coefficient | Law] = [*each.coefficients, *each.laws]
+        for entry in entries:
             scope = _scope_of(entry)
-            key = (entry.law, entry.key) if isinstance(entry, Law) else entry.name
+            key: Any = (entry.law, entry.key) if isinstance(entry, Law) else entry.name
             if not self.scope.admits(scope):
                 if isinstance(entry, Coefficient):
                     self._elsewhere.add(entry.name)
@@ -71,9 +76,8 @@ class Coefficients:
         if found is None or found[1].method == "not_charged":
             return None
         set_name, entry = found
-        sources = tuple(source.cite for source in entry.sources or ())
         self._ledger.use(
-            Used(name, set_name, entry.method, _scope_of(entry), sources, value=entry.value, units=entry.units)
+            Used(name, set_name, entry.method, _scope_of(entry), _sources(entry), value=entry.value, units=entry.units)
         )
         return entry.value
 
@@ -101,8 +105,8 @@ class Coefficients:
         if found is None:
             return None
         set_name, law = found
-        sources = tuple(source.cite for source in law.sources or ())
-        self._ledger.use(Used(f"{family}:{key}", set_name, law.method, _scope_of(law), sources, fit=dict(law.fit or {})))
+        used = Used(f"{family}:{key}", set_name, law.method, _scope_of(law), _sources(law), fit=dict(law.fit or {}))
+        self._ledger.use(used)
         return law
 
     def has_law(self, family: str, key: str) -> bool:

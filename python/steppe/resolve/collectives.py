@@ -9,7 +9,8 @@ from steppe.resolve.case import Case
 def all_reduce_backend(case: Case) -> str:
     """custom or nccl. Falls back to nccl, recorded, where the custom kernel does not serve the group.
 
-    Whether more than two GPUs are joined by PCIe alone, which the custom kernel declines too, no document says.
+    No document says whether GPUs are joined by PCIe alone, which the custom kernel declines beyond two: links no
+    faster than PCIe are only noted.
     """
     engine, group = case.engine, case.placements["tp"]
     if engine.disable_custom_all_reduce or engine.allreduce_backend == "nccl":
@@ -22,6 +23,9 @@ def all_reduce_backend(case: Case) -> str:
     elif group.crosses:
         why = "a group across nodes without multi-node NVLink"
     if not why:
+        slow = case.chip.intra_node_bw_gbps <= facts.PCIE_BANDWIDTH_GBPS
+        if slow and group.width > facts.CUSTOM_ALL_REDUCE_PCIE_WIDTH:
+            case.record.assume("pcie_all_reduce", "custom", bandwidth=case.chip.intra_node_bw_gbps)
         return "custom"
     case.record.override("allreduce_backend", "custom", "nccl", why=why)
     return "nccl"

@@ -21,7 +21,8 @@ def primary_attention(kind: LayerKind) -> Node | None:
     """The attention node without a role, else the last one; the others are index scorers beside it."""
     nodes = [node for node in kind.nodes if node.op == "Attention"]
     plain = [node for node in nodes if not node.role]
-    return (plain or nodes or [None])[-1]
+    found = plain or nodes
+    return found[-1] if found else None
 
 
 def cache_bytes_per_token(r: Resolution, node: Node) -> float:

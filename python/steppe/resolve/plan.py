@@ -72,7 +72,10 @@ def host_terms(r: Resolution, c: Coefficients, b: PlanBuilder, kernels: float) -
     b.term("launches", "host_launch", (SCHEDULED,), params, HOST)
 
 
-SYNCHRONOUS_STEP_US, SYNCHRONOUS_REQUEST_US = 1000.0, 36.0  # engine 0.12 without asynchronous scheduling (composition.md 6)
+SYNCHRONOUS_STEP_US, SYNCHRONOUS_REQUEST_US = (
+    1000.0,
+    36.0,
+)  # engine 0.12 without asynchronous scheduling (composition.md 6)
 
 
 def refined_host_terms(r: Resolution, c: Coefficients, b: PlanBuilder) -> None:

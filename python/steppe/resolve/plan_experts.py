@@ -45,23 +45,23 @@ def lift_experts(r: Resolution, node: Node) -> Experts:
     (vllm/model_executor/layers/fused_moe/config.py), but then runs a reduction over the prefill-context ranks that is
     not priced.
     """
-    assert node.experts and node.top_k and node.n and node.k
+    experts, top_k, n, k = node.experts or 1, node.top_k or 1, node.n or 1, node.k or 1
     funnel = moe_dp_funnel(r)
-    physical = node.experts + (r.settings.redundant_experts if r.widths.ep > 1 else 0)
+    physical = experts + (r.settings.redundant_experts if r.widths.ep > 1 else 0)
     if r.widths.ep > 1:
         local, shards, share, dp_slice = math.ceil(physical / r.widths.ep), 1, 0.0, 1.0
         share = local / physical
     else:
-        local, shards, share = node.experts, r.widths.tp * r.widths.dp, 1.0
+        local, shards, share = experts, r.widths.tp * r.widths.dp, 1.0
         dp_slice = shards / r.widths.tp
     return Experts(
         physical=physical,
-        top_k=node.top_k,
-        n=node.n,
-        k=node.latent_size or node.k,
+        top_k=top_k,
+        n=n,
+        k=node.latent_size or k,
         local_experts=local,
         shards=shards,
         funnel=funnel,
-        pairs_per_token=funnel * node.top_k * share,
+        pairs_per_token=funnel * top_k * share,
         dp_slice=dp_slice,
     )

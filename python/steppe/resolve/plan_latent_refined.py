@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from steppe.documents import LayerKind, Law, Node
+from steppe.documents import Law, LayerKind, Node
 from steppe.resolve.builder import (
     DECODE_TOKENS,
     DECODES,
@@ -116,9 +116,15 @@ class LatentBlocks:
             "sms": number(d["sms"]),
             "bw": number(d["bw_Bps"]),
             **{name: number(d[name]) for name in ("F1", "L1", "k0", "k1", "u", "r", "S")},
-            **{"F": f, "w1": w1, "c0": c0, "c1": c1},
+            "F": f,
+            "w1": w1,
+            "c0": c0,
+            "c1": c1,
             **{"c" + name: number(c[name]) for name in ("F1", "al", "ts", "tc")},
-            **{"cF": cf, "cw1": cw1, "cc0": cc0, "cc1": cc1},
+            "cF": cf,
+            "cw1": cw1,
+            "cc0": cc0,
+            "cc1": cc1,
             "mixed_us": MIXED_US,
         }
         keys = plan.context.read_class(node)
@@ -143,14 +149,18 @@ class LatentBlocks:
             return {
                 "h": (node.n_q or 1) / plan.tp,
                 **{name: number(law.params.get(name, 0.0)) for name in names},
-                **{"F": f, "w1": w1, "c0": c0, "c1": c1, "limit": limit, "limit2": limit2, "ratio2": ratio2},
+                "F": f,
+                "w1": w1,
+                "c0": c0,
+                "c1": c1,
+                "limit": limit,
+                "limit2": limit2,
+                "ratio2": ratio2,
                 "ratio_scored": scored_ratio,
                 "projects": float(alone),
             }
 
-        shard = (
-            {"dcp": plan.r.widths.dcp, "interleave": plan.r.settings.interleave} if plan.r.widths.dcp > 1 else {}
-        )
+        shard = {"dcp": plan.r.widths.dcp, "interleave": plan.r.settings.interleave} if plan.r.widths.dcp > 1 else {}
         selected = b.read_class(limit=int(limit), **shard)
         selected2 = b.read_class(limit=min(span, 2**40), **divide, **shard) if ratio2 else selected
         scored = b.read_class(**({"divide": ratio} if family == "csa" else {}), **shard)

@@ -12,11 +12,16 @@ from steppe.resolve.refined_laws import gemm_key
 if TYPE_CHECKING:
     from steppe.resolve.plan_refined import RefinedPlan
 
-# Experts kernels by stored weights, in the order the engine prefers them (vllm/model_executor/layers/fused_moe/oracle/);
+# Experts kernels by stored weights, in the engine's order (vllm/model_executor/layers/fused_moe/oracle/);
 # the first with a law on the part is priced. composition.md 2 lists what the measured launches ran.
 PREFERRED: dict[str, tuple[str, ...]] = {
     "bf16": ("trtllmbf16experts", "unquantizedfusedmoe_triton", "flashinfer_cutlass", "triton"),
-    "fp8": ("trtllmfp8expertsmonolithic", "modeloptfp8moe_flashinfer_cutlass", "flashinfer_cutlass", "modeloptfp8moe_triton"),
+    "fp8": (
+        "trtllmfp8expertsmonolithic",
+        "modeloptfp8moe_flashinfer_cutlass",
+        "flashinfer_cutlass",
+        "modeloptfp8moe_triton",
+    ),
     "fp8_block": ("expertsmonolithic", "fp8moe_triton", "fp8moe_flashinfer_cutlass", "expertsmodular"),
     "nvfp4": ("expertsmonolithic", "flashinfer_cutlass", "expertsmodular"),
     "mxfp4": ("trtllmmxfp4", "marlin", "oaitriton", "marlinexperts_situ"),
@@ -24,14 +29,22 @@ PREFERRED: dict[str, tuple[str, ...]] = {
 }
 # The engine's --moe-backend names (vllm/config/kernel.py:118-140) and the measured kernels they run.
 BACKEND_KERNELS: dict[str, tuple[str, ...]] = {
-    "flashinfer_trtllm": ("expertsmonolithic", "expertsmodular", "trtllmbf16experts", "trtllmfp8expertsmonolithic", "trtllmmxfp4"),
+    "flashinfer_trtllm": (
+        "expertsmonolithic",
+        "expertsmodular",
+        "trtllmbf16experts",
+        "trtllmfp8expertsmonolithic",
+        "trtllmmxfp4",
+    ),
     "flashinfer_cutlass": ("fp8moe_flashinfer_cutlass", "modeloptfp8moe_flashinfer_cutlass", "flashinfer_cutlass"),
     "triton": ("fp8moe_triton", "unquantizedfusedmoe_triton", "modeloptfp8moe_triton", "oaitriton", "triton"),
     "marlin": ("marlin", "marlinexperts_situ"),
 }
 QUANTIZED_ACTIVATIONS = {"flashinfer_trtllm_afp8": "w4a8_mxfp4_mxfp8/modular"}
 LAW_DTYPE = {"bf16": "bfloat16", "fp16": "bfloat16", "mxfp4": "w4a16_mxfp4", "int4": "int4_wo", "int8": "fp8"}
-SHARED_OVERLAP_ROWS = 256  # shared experts run on a second stream up to here (vllm/envs.py, VLLM_SHARED_EXPERTS_STREAM_TOKEN_THRESHOLD)
+SHARED_OVERLAP_ROWS = (
+    256  # shared experts run on a second stream up to here (vllm/envs.py, VLLM_SHARED_EXPERTS_STREAM_TOKEN_THRESHOLD)
+)
 
 
 class RefinedExperts:
@@ -75,11 +88,11 @@ class RefinedExperts:
         inner, hidden = float(node.n or 0) / slices, float(node.latent_size or node.k or 0)
         params = plan.laws.experts(node, found, ep, inner, hidden, experts)
         assert params is not None
-        plan.collectives.dispatch(node, found)
+        plan.refined_collectives.dispatch(node, found)
         routed = plan.b.term(node.role or "experts", "experts", (GROUP_ROWS,), params, SM, serial=True, derate=True)
         if node.shared_experts:
             self._shared(node, routed)
-        plan.collectives.combine(node)
+        plan.refined_collectives.combine(node)
         return True
 
     def _shared(self, node: Node, routed: int) -> None:

@@ -1,4 +1,4 @@
-"""Recurrent mixers by the fitted laws: a causal convolution and a scan, decodes and prefills in launches of their own."""
+"""Recurrent mixers by the fitted laws: a causal convolution and a scan, launched apart for decodes and prefills."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ def _shape(node: Node, tp: int) -> tuple[float, float, float]:
 
 def _conv(plan: RefinedPlan, kind: str, channels: float) -> None:
     decode = plan.c.law("recurrent", f"conv/{kind}/decode")
-    context = plan.laws.first("recurrent", [f"conv/{k}/context" for k in (kind, "gdn", "mamba2")], f"{kind} convolution")
+    context = plan.laws.first(
+        "recurrent", [f"conv/{k}/context" for k in (kind, "gdn", "mamba2")], f"{kind} convolution"
+    )
     assert decode is not None
     p = decode.params
     rate = number(p["u"]) * number(p["bw_Bps"])

@@ -18,10 +18,10 @@ from steppe.resolve.builder import (
     PlanBuilder,
 )
 from steppe.resolve.coefficients import Coefficients
-from steppe.resolve.plan_collectives import Collectives
 from steppe.resolve.context_parallel import ContextParallel
-from steppe.resolve.plan_experts import lift_experts
 from steppe.resolve.geometry import cache_bytes_per_token, is_latent, primary_attention, shards_context
+from steppe.resolve.plan_collectives import Collectives
+from steppe.resolve.plan_experts import lift_experts
 from steppe.resolve.precision import WEIGHT_BYTES, peak_flops, served_dtype
 from steppe.resolve.resolved import Resolution
 
@@ -58,9 +58,12 @@ class ReferencePlan:
         derate = coefficients.need("hbm_derate", "every read of weights and activations")
         self.hbm = r.chip.bw_peak_tbs * 1e12 * derate  # bytes/s
         self._gemms: dict[str, Gemm] = {}
-        self.collectives = Collectives(r, coefficients, builder)
+        self.collectives = self._collectives()
         self.context = ContextParallel(r, self.collectives, builder)
         self.kernels = 0.0  # launches a step, for the host law
+
+    def _collectives(self) -> Collectives:
+        return Collectives(self.r, self.c, self.b)
 
     def emit(self) -> None:
         """Emit every stage: layer kinds in order of appearance, then the head."""
@@ -210,7 +213,9 @@ class ReferencePlan:
         size = cache_bytes_per_token(self.r, node)
         found = self._decode_rate(node.kind)
         if found is None:
-            self.c.optional("attention_decode_rate", "decode attention reads its cache at the HBM rate, without a floor")
+            self.c.optional(
+                "attention_decode_rate", "decode attention reads its cache at the HBM rate, without a floor"
+            )
             self.b.affine("attention decode", HBM, read, size / self.hbm, gate=DECODES)
             return None
         floor, rate = found
@@ -220,7 +225,9 @@ class ReferencePlan:
     def _prefill(self, node: Node) -> float | None:
         """Emit the causal arithmetic under the served dtype's ramp; return its floor where a scale is measured."""
         gemm = self.gemm()
-        scale = self.c.optional("attention_prefill_work_scale", "prefill attention runs at the plain GEMM ramp, no floor")
+        scale = self.c.optional(
+            "attention_prefill_work_scale", "prefill attention runs at the plain GEMM ramp, no floor"
+        )
         floor = None if scale is None else (self.c.get("attention_prefill_floor") or 0.0) * US
         work = 4.0 * node.n_q * node.d_h / self.tp / (gemm.peak * gemm.eps_max * (scale or 1.0))  # type: ignore[operator]
         pairs = self.b.pair_class(window=node.window or 0)

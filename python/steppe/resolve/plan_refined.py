@@ -18,6 +18,7 @@ from steppe.resolve.builder import (
     PADDED,
     PREFILL_TOKENS,
     PREFILLS,
+    SAMPLED,
     SM,
     TOKENS,
     UNPADDED,
@@ -28,13 +29,13 @@ from steppe.resolve.builder import (
 )
 from steppe.resolve.coefficients import Coefficients
 from steppe.resolve.geometry import is_latent, primary_attention
+from steppe.resolve.plan_latent_refined import LatentBlocks
 from steppe.resolve.plan_moe_refined import RefinedExperts
 from steppe.resolve.plan_recurrent_refined import emit_mixer
 from steppe.resolve.plan_reference import ReferencePlan
-from steppe.resolve.plan_latent_refined import LatentBlocks
+from steppe.resolve.precision import served_dtype
 from steppe.resolve.refined_collectives import RefinedCollectives
 from steppe.resolve.refined_laws import STORED_BYTES, RefinedLaws, gemm_key, number
-from steppe.resolve.precision import served_dtype
 from steppe.resolve.resolved import Resolution
 
 # Row-parallel layers shard their inputs, the others their outputs; replicated ones neither.
@@ -48,14 +49,16 @@ class RefinedPlan(ReferencePlan):
     """Emits refined terms where fitted laws are in scope."""
 
     def __init__(self, r: Resolution, coefficients: Coefficients, builder: PlanBuilder) -> None:
-        super().__init__(r, coefficients, builder)
         self.laws = RefinedLaws(r, coefficients)
-        self.collectives = RefinedCollectives(r, coefficients, builder, self.laws)
-        self.context.k = self.collectives
+        super().__init__(r, coefficients, builder)
         self.refined = self.laws.has("gemm")
         self.small = coefficients.law("elementwise", "default")
         self.moe = RefinedExperts(self)
         self.latent = LatentBlocks(self)
+
+    def _collectives(self) -> RefinedCollectives:
+        self.refined_collectives = RefinedCollectives(self.r, self.c, self.b, self.laws)
+        return self.refined_collectives
 
     def emit(self) -> None:
         """Emit every stage; with refined laws also what a step runs once: embedding, logits, sampler."""
@@ -125,12 +128,12 @@ class RefinedPlan(ReferencePlan):
     def linear(self, name: str, node: Node, key: str, n: float, k: float, rows: FeatureRef) -> int:
         """One linear layer, its activation quantiser included; an fp32 product runs as TF32, twice the bytes and k."""
         if node.compute_dtype == "fp32" or served_dtype(self.r, node) == "fp32":
-            params = self.laws.gemm(node, "bfloat16", n, 2 * k)
+            params = self.laws.gemm("bfloat16", n, 2 * k)
         else:
             stored = None
             if key == "bfloat16":
                 stored = STORED_BYTES.get(served_dtype(self.r, node))
-            params = self.laws.gemm(node, key, n, k, stored)
+            params = self.laws.gemm(key, n, k, stored)
         assert params is not None
         return self.b.term(name, "gemm", (rows, UNPADDED), params, SM, serial=True, derate=True)
 
@@ -185,15 +188,15 @@ class RefinedPlan(ReferencePlan):
 
     def _head(self, node: Node) -> float:
         if not self.refined or node.op != "GEMM":
-            return self._elementwise(node) if node.op == "Elementwise" and self.small is not None else super()._head(node)
+            return (
+                self._elementwise(node) if node.op == "Elementwise" and self.small is not None else super()._head(node)
+            )
         n, k = self.shard(node, float(node.n or 0), float(node.k or 0))
         self.linear(node.role or "lm_head", node, gemm_key(self.r, node), n, k, self.sampled_rows())
         return 1
 
     def sampled_rows(self) -> FeatureRef:
         """Rows the head sees: every decode token and the last row of every prefill."""
-        from steppe.resolve.builder import SAMPLED
-
         return SAMPLED
 
     def _once(self) -> None:
@@ -202,6 +205,6 @@ class RefinedPlan(ReferencePlan):
         rows = self.sampled_rows()
         self.b.open_stage("once", 1)
         self.ew("embedding", TOKENS, 4.0 * hidden)
-        self.collectives.tensor_all_reduce("embedding reduce", 2.0 * hidden, PADDED)
-        self.collectives.tensor_gather("logits gather", 2.0 * vocab, rows)
+        self.refined_collectives.tensor_all_reduce("embedding reduce", 2.0 * hidden, PADDED)
+        self.refined_collectives.tensor_gather("logits gather", 2.0 * vocab, rows)
         self.ew("sampler", rows, 14.0 * vocab, launches=6)

@@ -1,4 +1,4 @@
-"""Served precisions: which width a node's weights have, which peak its arithmetic runs at, which cache width is read."""
+"""Served precisions: the width of a node's weights, the peak of its arithmetic, the width of the cache."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from steppe.errors import DeploymentError
 from steppe.resolve.resolved import Resolution
 
 WEIGHT_BYTES = {"bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "nvfp4": 0.5, "mxfp4": 0.5, "int4": 0.5, "int8": 1.0, "fp32": 4.0}
+
 
 def served_dtype(r: Resolution, node: Node | None = None) -> str:
     """The weight dtype `node` is served at: its own, else the stated quantization's, else the graph's."""

@@ -133,7 +133,9 @@ class RefinedCollectives(Collectives):
         law = self.c.law("collective", f"nccl/{op}/{ranks}")
         if law is not None:
             return law
-        measured = sorted(int(key.rsplit("/", 1)[1]) for key in self.c.laws("collective") if key.startswith(f"nccl/{op}/"))
+        measured = sorted(
+            int(key.rsplit("/", 1)[1]) for key in self.c.laws("collective") if key.startswith(f"nccl/{op}/")
+        )
         if not measured:
             return None
         nearest = min((w for w in measured if w >= ranks), default=measured[-1])
@@ -152,12 +154,15 @@ class RefinedCollectives(Collectives):
         lane = later[0] if later else max(lanes)
         if lane != stated:
             text = ".".join(map(str, lane))
-            self.c.assume("all_reduce_lane", text, f"all-reduce of engine {self.r.engine_version} is priced as measured on {text}")
+            self.c.assume(
+                "all_reduce_lane", text, f"all-reduce of engine {self.r.engine_version} is priced as measured on {text}"
+            )
         return self.c.law("all_reduce_curve", lanes[lane])
 
     def _curve_params(self, curve: Law, bytes_per_row: float, ranks: int) -> list[float]:
         sizes, times = curve.params["bytes"], curve.params["us"]
-        assert isinstance(sizes, Sequence) and isinstance(times, Sequence)
+        assert isinstance(sizes, Sequence)
+        assert isinstance(times, Sequence)
         head = [bytes_per_row, 0.0, 0.0, 1.0, 0.0, 1.0]
         smooth = self.c.law("collective", f"vllm_graph/all_reduce/{ranks}") if self._fuses() else None
         if smooth is not None:

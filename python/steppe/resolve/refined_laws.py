@@ -64,7 +64,7 @@ class RefinedLaws:
 
     # -- GEMM --------------------------------------------------------------------------------------------------
 
-    def gemm(self, r_node: Node | None, key: str, n: float, k: float, stored_bytes: float | None = None) -> Params | None:
+    def gemm(self, key: str, n: float, k: float, stored_bytes: float | None = None) -> Params | None:
         """Parameters of a linear layer n x k (per rank) of variant `key`; None where no GEMM law is in scope."""
         law = self.first("gemm", (key, *_NEIGHBOURS.get(key, ())), f"{key} matrix products")
         if law is None:
@@ -140,11 +140,9 @@ class RefinedLaws:
         kind = "swa" if window else "full"
         wide = "/d512" if (node.d_h or 0) > 256 else ""
         other = "bfloat16" if cache == "fp8" else "fp8"
-        keys = []
-        for tail in dict.fromkeys((kind + wide, kind, "full")):
-            for dtype in (cache, other):
-                for path in (*self._paths(wide), "trtllm", "fa3", "fi", "fa2", "triton"):
-                    keys.append(f"{path}/{dtype}/{tail}")
+        paths = (*self._paths(wide), "trtllm", "fa3", "fi", "fa2", "triton")
+        tails = dict.fromkeys((kind + wide, kind, "full"))
+        keys = (f"{path}/{dtype}/{tail}" for tail in tails for dtype in (cache, other) for path in paths)
         return list(dict.fromkeys(keys))
 
     def _paths(self, wide: str) -> tuple[str, ...]:

@@ -123,7 +123,7 @@ REFUSALS: tuple[Refusal, ...] = (
         "parallel.pcp",
         "prefill context parallelism serves models whose layers are all latent; this one has {what}",
         "Use pcp 1",
-        f"{_PCP}:133-134, vllm/v1/attention/backend.py:843",
+        f"{_PCP}:132-133, vllm/v1/attention/backend.py:843",
     ),
     Refusal(
         "pcp_dcp_layers",
@@ -448,6 +448,6 @@ REFUSALS: tuple[Refusal, ...] = (
         "engine.quantization",
         "the weight width '{name}' serves is not known here",
         "Use one of {known}, or a model graph that states its widths",
-        "vllm/model_executor/layers/quantization/__init__.py:19-55",
+        "vllm/model_executor/layers/quantization/__init__.py:14-49",
     ),
 )

@@ -39,7 +39,7 @@ _TABLE = (
         (8, 9, 10, 11, 12),
         (*_SIXTEEN, *_FP8),
         (16,),
-        "vllm/v1/attention/backends/flash_attn.py:286-293, 360-369, 423-448",
+        "vllm/v1/attention/backends/flash_attn.py:286-294, 355-363, 421-452",
         threshold=None,
     ),
     Backend(
@@ -246,5 +246,5 @@ FLASHINFER_NVFP4_MAJORS = (10,)
 # FlashMLA-sparse reads the 4-bit record on the 10.x parts only.
 # vllm/v1/attention/backends/mla/flashmla_sparse.py:218-222
 NVFP4_DS_MLA_MAJORS = (10,)
-# FLASHINFER_MLA_SPARSE_SM120 takes this top-k only. vllm/v1/attention/backends/mla/flashinfer_mla_sparse.py:225-229
+# FLASHINFER_MLA_SPARSE_SM120 takes this top-k only. vllm/v1/attention/backends/mla/flashinfer_mla_sparse.py:229-233
 SM120_INDEX_TOPK = 2048

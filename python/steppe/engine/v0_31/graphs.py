@@ -7,7 +7,7 @@ MODES = ("NONE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE")
 # Optimization level 2, the default. vllm/config/vllm.py:300-330, 442
 DEFAULT_MODE = "FULL_AND_PIECEWISE"
 
-# Largest captured token count, by device family. vllm/config/vllm.py:2454-2456
+# Largest captured token count, by device family. vllm/config/vllm.py:2453-2455
 CEILING = 512
 CEILING_MAJOR_10 = 1024
 

@@ -7,8 +7,14 @@ from __future__ import annotations
 RANK_ORDER = ("dp", "pp", "pcp", "tp")
 
 # Sizes the custom all-reduce serves; any other width, or a group across nodes without multi-node NVLink, runs on NCCL.
-# vllm/distributed/device_communicators/custom_all_reduce.py:120, 208-216, 228-233
+# vllm/distributed/device_communicators/custom_all_reduce.py:121, 208-216, 228-233
 CUSTOM_ALL_REDUCE_WIDTHS = (2, 4, 6, 8, 16)
+
+# More than this many GPUs must be fully joined by NVLink.
+# vllm/distributed/device_communicators/custom_all_reduce.py:249-270
+CUSTOM_ALL_REDUCE_PCIE_WIDTH = 2
+# One way, per GPU: a sixteen-lane PCIe 5 slot. No NVLink of a supported part is as slow.
+PCIE_BANDWIDTH_GBPS = 64.0
 
 # vllm/config/parallel.py:44-58
 ALL2ALL_BACKENDS = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# vllm/model_executor/layers/quantization/__init__.py:19-55
+# vllm/model_executor/layers/quantization/__init__.py:14-49
 METHODS = (
     "awq",
     "auto_awq",

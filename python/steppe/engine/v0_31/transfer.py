@@ -29,7 +29,7 @@ NIXL = "NixlConnector"
 MULTI = "MultiConnector"
 
 # Connectors without the hybrid cache manager: the engine turns the manager off and promotes windows to full attention.
-# vllm/config/vllm.py:2245-2267; a connector supports it by subclassing `SupportsHMA`,
+# vllm/config/vllm.py:2251-2272; a connector supports it by subclassing `SupportsHMA`,
 # vllm/distributed/kv_transfer/kv_connector/v1/base.py:99-134
 WITHOUT_HYBRID_MANAGER = (
     "ExampleConnector",

@@ -38,8 +38,13 @@ void bind_draft(py::module_& m) {
       .def_readonly("ceiling", &Pass::ceiling)
       .def_readonly("max_requests", &Pass::max_requests)
       .def_readonly("max_rows", &Pass::max_rows);
-  m.def("captured_requests", &captured_requests, py::arg("requests"), py::arg("pass_"),
-        "Requests a drafter's own graph runs for `requests`; 0 where none is large enough.");
+  m.def(
+      "captured_requests",
+      [](std::int64_t requests, const Pass& pass, const std::vector<std::int32_t>& sizes) {
+        return captured_requests(requests, pass, sizes);
+      },
+      py::arg("requests"), py::arg("pass_"), py::arg("sizes"),
+      "Requests a drafter's own graph runs for `requests`; 0 where none is large enough.");
   m.def(
       "draft_features",
       [](const FeaturePlan& plan, const Pass& pass, const OwnedBatch& batch, std::int32_t run) {

@@ -24,8 +24,6 @@ void bind_features(py::module_& m) {
   m.attr("FEATURES") = places;
   m.def("shard_tokens", &shard_tokens, py::arg("tokens"), py::arg("dcp"), py::arg("interleave"),
         "Tokens the slowest decode-context rank reads of a context of `tokens`.");
-  m.def("captured_size", &captured_size, py::arg("tokens"), py::arg("ceiling"),
-        "Rows the engine runs for `tokens` under graphs captured up to `ceiling` rows.");
   m.def("causal_pairs", &causal_pairs, py::arg("scheduled"), py::arg("computed"), py::arg("window") = 0,
         "(query, key) pairs of `scheduled` new tokens on `computed` cached ones under a window (0 = full).");
 }

@@ -17,6 +17,7 @@ void bind_feature_probe(pybind11::module_& m);
 void bind_draft(pybind11::module_& m);
 void bind_plan(pybind11::module_& m);
 void bind_kernel(pybind11::module_& m);
+void bind_caches(pybind11::module_& m);
 
 // Raises steppe.Error with `message`.
 [[noreturn]] void raise(const std::string& message);
@@ -24,5 +25,3 @@ void bind_kernel(pybind11::module_& m);
 void check(Status status);
 
 }  // namespace steppe::bindings
-
-void bind_caches(pybind11::module_& m);

@@ -10,10 +10,10 @@ const char* objection(const Pass& p) noexcept {
   return nullptr;
 }
 
-std::int64_t captured_requests(std::int64_t requests, const Pass& pass) noexcept {
+std::int64_t captured_requests(std::int64_t requests, const Pass& pass, std::span<const std::int32_t> sizes) noexcept {
   if (pass.graph != Pass::Graph::own || requests <= 0) return 0;
   // Captured sizes are rounded up to whole requests, so any size above the rows of one request fewer will do.
-  const std::int64_t size = captured_size((requests - 1) * pass.width + 1, pass.ceiling);
+  const std::int64_t size = captured_size((requests - 1) * pass.width + 1, sizes);
   const std::int64_t fits = (size + pass.width - 1) / pass.width;
   return fits <= pass.max_requests && fits * pass.width <= pass.ceiling ? fits : 0;
 }
@@ -130,7 +130,7 @@ Captured draft_has_own_graphs(const FeaturePlan& plan, const Pass& pass, std::in
                               std::int64_t requests) noexcept {
   if (pass.graph == Pass::Graph::eager) return {rows, 0, false};
   if (pass.graph == Pass::Graph::own) {
-    const std::int64_t fits = captured_requests(requests, pass);
+    const std::int64_t fits = captured_requests(requests, pass, plan.capture_sizes);
     if (fits == 0) return {rows, 0, false};
     if (pass.rows != Pass::Rows::context) return {fits * (rows / requests), fits, true};
     // The graph projects as many context rows as its requests could hold; the rest follows eagerly.
@@ -139,7 +139,8 @@ Captured draft_has_own_graphs(const FeaturePlan& plan, const Pass& pass, std::in
     return {inside + std::max<std::int64_t>(0, rows - inside), fits, true};
   }
   if (target[kUnpadded] > 0) return {rows, 0, false};
-  const std::int64_t size = captured_size(rows, plan.capture_ceiling);
+  const std::int64_t size = captured_size(rows, plan.capture_sizes);
+  if (size == 0) return {rows, 0, false};
   const bool one = pass.rows == Pass::Rows::one_a_request;
   const std::int64_t fits = one ? size : target.uniform ? (size + plan.uniform_width - 1) / plan.uniform_width : 0;
   return {size, std::min<std::int64_t>(fits, pass.max_requests), true};

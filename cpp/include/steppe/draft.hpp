@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "steppe/batch.hpp"
 #include "steppe/features.hpp"
@@ -33,7 +34,7 @@ struct Pass {
   std::int32_t ahead = 0;         // tokens the context has grown by when it first runs
   bool grows = false;             // each later run sees a context one token longer
   std::int32_t width = 1;         // rows a request of the drafter's own graphs
-  std::int32_t ceiling = 0;       // largest row count of them
+  std::int32_t ceiling = 0;       // rows of them at most
   std::int32_t max_requests = 0;  // requests a full graph carries at most; 0 = no full graphs
   std::int32_t max_rows = 0;      // rows a step holds at most (context)
 };
@@ -41,10 +42,10 @@ struct Pass {
 // Why `pass` cannot be run; nullptr where it can.
 const char* objection(const Pass& pass) noexcept;
 
-// Requests a drafter's own graph runs for `requests`: the smallest captured size that is `width` times at least as
-// many. 0 where none is large enough: the pass runs eagerly, at its own size.
+// Requests a drafter's own graph runs for `requests`: the smallest of `sizes` (captured row counts, ascending) rounded
+// up to whole requests that holds them. 0 where none is large enough: the pass runs eagerly, at its own size.
 // (vllm/v1/worker/gpu/cudagraph_utils.py:297-386, 499-529)
-std::int64_t captured_requests(std::int64_t requests, const Pass& pass) noexcept;
+std::int64_t captured_requests(std::int64_t requests, const Pass& pass, std::span<const std::int32_t> sizes) noexcept;
 
 // Features of run `run` (0 ... count - 1) of a draft pass over a batch whose target features are `target`.
 void draft_features(const Batch& batch, const FeaturePlan& plan, const Pass& pass, std::int32_t run,

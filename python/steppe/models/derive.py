@@ -141,7 +141,8 @@ def _globals(derived: Architecture, quant: quantization.Quantization) -> Graph:
         keys["weight_block"] = quant.default.block
     if quant.default.dtype != quant.plain.dtype:
         keys["embedding_dtype"] = quant.plain.dtype
-    if quant.kv_cache:
+    latent = any(node.get("kind") in ("mla", "sparse_mla") for layer in derived.layers for node in layer.nodes)
+    if quant.kv_cache and not (latent and quant.kv_cache_skips_latent):
         keys["kv_cache_dtype"] = quant.kv_cache
     return keys
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "steppe/draft.hpp"
 #include "steppe/features.hpp"
 
 namespace steppe {
@@ -39,5 +40,32 @@ double tokens_read(const ReadClass& c, std::int64_t sum) noexcept;
 // Refuses what cannot be priced, then sets every feature but those of the prefill classes, which are 0.
 Status set_features(const Counts& n, const std::int64_t* reads, std::int64_t held_back, const Batch& settings,
                     const FeaturePlan& plan, Features& out) noexcept;
+
+// How a draft pass sees the requests: rows each, and how far their contexts have grown beyond `computed`.
+struct DraftRows {
+  bool whole;                   // the rows of the target's forward and `rows` more; else `rows` alone
+  std::int64_t rows, ahead;
+  std::int64_t limit;           // a drafted position beyond the longest context is clamped to it
+  std::int64_t longest_decode;  // a request that runs more rows is a prefill
+
+  DraftRows(const Batch& settings, const FeaturePlan& plan, const Pass& pass, std::int32_t run) noexcept;
+  std::int64_t scheduled(std::int64_t s) const noexcept { return whole ? s + rows : rows; }
+  std::int64_t shift(std::int64_t s) const noexcept { return s + ahead + (whole ? rows : 0); }
+};
+
+struct DraftCounts {
+  std::int64_t rows = 0, decodes = 0, decode_rows = 0, prefills = 0;
+  std::int64_t max_context = 0, max_chunk = 0;
+};
+
+// A pass that runs the rows of the target's forward as they are reads the target's features.
+inline bool runs_target_rows(const Pass& pass) noexcept {
+  return pass.rows == Pass::Rows::context || (pass.rows == Pass::Rows::batch && pass.extra == 0);
+}
+
+// Sets every feature of a draft pass but the classes: `out` starts as a copy of `target`, and the counts are read only
+// where the pass does not run the target's rows.
+void set_draft_features(const Batch& settings, const FeaturePlan& plan, const Pass& pass, const Features& target,
+                        const DraftCounts& n, Features& out) noexcept;
 
 }  // namespace steppe

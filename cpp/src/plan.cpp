@@ -8,7 +8,7 @@ namespace {
 
 // Bounds that keep every count of the pricing path inside 64 bits, far above what any deployment states.
 constexpr std::int64_t kMaxRatio = 1024, kMaxSpan = std::int64_t{1} << 40;
-constexpr std::int32_t kMaxRanks = 1 << 15, kMaxStripe = 1 << 20;
+constexpr std::int32_t kMaxRanks = 1 << 15, kMaxStripe = 1 << 20, kMaxRuns = 1024;
 
 void require(bool holds, const char* what) {
   if (!holds) throw std::invalid_argument(std::string("plan: ") + what);
@@ -45,12 +45,15 @@ void validate(const Plan& plan) {
   require(plan.terms.size() <= kMaxTerms, "too many terms");
   require(!plan.passes.empty() && plan.passes.size() <= kMaxPasses, "no passes or too many");
   for (const Pass& pass : plan.passes) {
-    require(pass.block >= 0 && pass.ahead >= 0, "a pass's block or growth is negative");
-    require(pass.count >= 0 && std::isfinite(pass.count), "a pass's count must be finite and not negative");
+    if (const char* why = objection(pass)) throw std::invalid_argument(std::string("plan: a draft pass: ") + why);
+    require(pass.count <= kMaxRuns, "a draft pass runs too often");
   }
+  std::uint16_t last = 0;
   for (const Stage& stage : plan.stages) {
     require(stage.layers >= 0 && std::isfinite(stage.layers), "a stage's layers must be finite and not negative");
     require(stage.pass < plan.passes.size(), "a stage belongs to no pass");
+    require(stage.pass >= last, "stages must follow the order of their passes");
+    last = stage.pass;
   }
   for (std::size_t i = 1; i < plan.terms.size(); ++i) {
     require(plan.terms[i - 1].stage <= plan.terms[i].stage, "terms must follow the order of their stages");

@@ -6,11 +6,6 @@
 namespace steppe {
 namespace {
 
-std::uint16_t slot_of(const Entry& e, Resource resource) noexcept {
-  const std::size_t side = e.serial ? kResources : 0;
-  return static_cast<std::uint16_t>(e.stage * kSlotsAStage + side + static_cast<std::size_t>(resource));
-}
-
 // The one row count an entry reads beside kUnpadded, or kFixedFeatures where it reads anything else.
 std::uint16_t row_count_of(const Entry& e, bool& reads_unpadded) noexcept {
   static_assert(kFixedFeatures < 64);
@@ -35,23 +30,38 @@ std::uint16_t row_count_of(const Entry& e, bool& reads_unpadded) noexcept {
 
 }  // namespace
 
-Program::Program(const Plan& plan, std::span<const Entry> entries, std::span<const std::size_t> members,
-                 std::size_t& spare) {
+Program::Program(const Plan& plan, std::span<const Entry> entries, std::size_t pass) : draft_(pass > 0) {
+  const auto of_pass = [&](const Stage& stage) { return stage.pass == pass; };
+  const auto first = std::find_if(plan.stages.begin(), plan.stages.end(), of_pass);
+  first_stage_ = static_cast<std::uint16_t>(first - plan.stages.begin());
+  for (auto stage = first; stage != plan.stages.end() && of_pass(*stage); ++stage) layers_.push_back(stage->layers);
+  slots_ = layers_.size() * kSlotsAStage;
+
   std::vector<std::vector<std::uint16_t>> sides(entries.size());
-  for (const std::size_t i : members) {
-    const auto* law = std::get_if<terms::HiddenBehind>(&entries[i].law);
-    if (!law) continue;
-    if (spare + 2 > kMaxSlots) throw std::invalid_argument("plan: too many hidden terms");
-    const auto hidden = static_cast<std::uint16_t>(spare), behind = static_cast<std::uint16_t>(spare + 1);
-    spare += 2;
-    for (std::size_t k = law->first; k <= law->last; ++k) sides[k].push_back(hidden);
-    sides[law->behind].push_back(behind);
-    hidden_.push_back({entries[i], slot_of(entries[i], entries[i].resource), hidden, behind});
+  const auto mine = [&](const Entry& e) { return plan.stages[e.stage].pass == pass; };
+  const auto hides = [](const Entry& e) { return std::holds_alternative<terms::HiddenBehind>(e.law); };
+  for (const Entry& entry : entries) {
+    if (mine(entry) && hides(entry)) hide(entry, sides);
   }
-  for (const std::size_t i : members) {
-    if (!std::holds_alternative<terms::HiddenBehind>(entries[i].law)) place(entries[i], std::move(sides[i]));
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    if (mine(entries[i]) && !hides(entries[i])) place(entries[i], std::move(sides[i]));
   }
   for (Group& group : groups_) group.tabulate(plan.features);
+}
+
+std::uint16_t Program::slot_of(const Entry& e, Resource resource) const noexcept {
+  const std::size_t stage = static_cast<std::size_t>(e.stage - first_stage_), side = e.serial ? kResources : 0;
+  return static_cast<std::uint16_t>(stage * kSlotsAStage + side + static_cast<std::size_t>(resource));
+}
+
+// A hidden term compares two sums: every term it names adds to one of them as well.
+void Program::hide(const Entry& entry, std::vector<std::vector<std::uint16_t>>& sides) {
+  if (hidden_.size() == kMaxHidden) throw std::invalid_argument("plan: too many hidden terms");
+  const auto& law = std::get<terms::HiddenBehind>(entry.law);
+  const auto hidden = static_cast<std::uint16_t>(slots_++), behind = static_cast<std::uint16_t>(slots_++);
+  for (std::size_t k = law.first; k <= law.last; ++k) sides[k].push_back(hidden);
+  sides[law.behind].push_back(behind);
+  hidden_.push_back({entry, slot_of(entry, entry.resource), hidden, behind});
 }
 
 Program::Part& Program::part_of(const Entry& entry) {
@@ -151,7 +161,9 @@ void Program::Group::add(const Features& f, const Batch& batch, double slowed, S
   for (std::size_t i = 0; i < slots.size(); ++i) sums[slots[i]] += row[i];
 }
 
-void Program::add(const Features& f, const Batch& batch, double slowed, Sums& sums) const noexcept {
+void Program::price(const Features& f, const Batch& batch, double slowed, double runs, Totals& totals) const noexcept {
+  Sums sums;
+  std::fill_n(sums.begin(), slots_, 0.0);
   for (const Group& group : groups_) group.add(f, batch, slowed, sums);
   rest_.add(f, batch, slowed, sums);
   for (const Hidden& hidden : hidden_) {
@@ -159,10 +171,30 @@ void Program::add(const Features& f, const Batch& batch, double slowed, Sums& su
     const double rows = f[hidden.entry.inputs[0]];
     if (rows > 0) sums[hidden.own] += law.of(rows, sums[hidden.hidden], sums[hidden.behind]) * hidden.entry.count;
   }
+  compose(sums, runs, totals);
 }
 
-Composition::Composition(const Plan& plan) {
-  for (const Stage& stage : plan.stages) stages_.push_back({stage.layers, stage.pass > 0});
+// Inside a stage the resources run side by side and serial terms follow; stages follow one another; host time adds to
+// everything.
+void Program::compose(const Sums& sums, double runs, Totals& totals) const noexcept {
+  const double* at = sums.data();
+  for (const double layers : layers_) {
+    const double* concurrent = at;
+    const double* serial = at + kResources;
+    at += kSlotsAStage;
+    const double longest =
+        std::max({0.0, std::max(concurrent[0], concurrent[1]), std::max(concurrent[2], concurrent[3])});
+    const double times = layers * runs;
+    double tail = concurrent[4], sum = 0;
+    for (std::size_t r = 0; r < kResources; ++r) {
+      const double both = concurrent[r] + serial[r];
+      tail += serial[r];
+      sum += both;
+      totals.resource[r] += times * both;
+    }
+    totals.overlap += times * (longest + tail);
+    if (draft_) totals.draft += times * sum;
+  }
 }
 
 namespace {
@@ -175,35 +207,16 @@ std::int64_t nanoseconds(double seconds) noexcept {
 
 }  // namespace
 
-Estimate Composition::operator()(const Sums& sums, std::int64_t tokens) const noexcept {
-  std::array<double, kResources> total{};
-  double overlap = 0, draft = 0;
-  const double* at = sums.data();
-  for (const Layers& stage : stages_) {
-    const double* concurrent = at;
-    const double* serial = at + kResources;
-    at += kSlotsAStage;
-    double tail = concurrent[4], sum = 0;  // host never overlaps
-    const double longest =
-        std::max({0.0, std::max(concurrent[0], concurrent[1]), std::max(concurrent[2], concurrent[3])});
-    for (std::size_t r = 0; r < kResources; ++r) {
-      const double both = concurrent[r] + serial[r];
-      tail += serial[r];
-      sum += both;
-      total[r] += stage.layers * both;
-    }
-    overlap += stage.layers * (longest + tail);
-    if (stage.draft) draft += stage.layers * sum;
-  }
+Estimate estimate(const Totals& totals, std::int64_t tokens) noexcept {
   Estimate e;
   e.tokens = tokens;
   for (std::size_t r = 0; r < kResources; ++r) {
-    e.resource_ns[r] = nanoseconds(total[r]);
+    e.resource_ns[r] = nanoseconds(totals.resource[r]);
     e.no_overlap_ns += e.resource_ns[r];
     if (e.resource_ns[r] > e.resource_ns[e.bottleneck]) e.bottleneck = static_cast<std::uint8_t>(r);
   }
-  e.overlap_ns = std::min(nanoseconds(overlap), e.no_overlap_ns);
-  e.draft_ns = std::min(nanoseconds(draft), e.no_overlap_ns);
+  e.overlap_ns = std::min(nanoseconds(totals.overlap), e.no_overlap_ns);
+  e.draft_ns = std::min(nanoseconds(totals.draft), e.no_overlap_ns);
   return e;
 }
 

@@ -18,20 +18,25 @@
 
 namespace steppe {
 
-inline constexpr std::size_t kSlotsAStage = 2 * kResources;
-inline constexpr std::size_t kMaxHidden = 64;
-// Stages' slots, then the two sums each hidden term compares.
-inline constexpr std::size_t kMaxSlots = kMaxStages * kSlotsAStage + 2 * kMaxHidden;
-using Sums = std::array<double, kMaxSlots>;
+// Resource totals in seconds, and the two figures that no sum of them gives.
+struct Totals {
+  std::array<double, kResources> resource{};
+  double overlap = 0, draft = 0;
+};
+Estimate estimate(const Totals& totals, std::int64_t tokens) noexcept;
 
 class Program {
  public:
-  // `members` are the indices of the pass's entries; their hidden terms' sums start at `spare`.
-  Program(const Plan& plan, std::span<const Entry> entries, std::span<const std::size_t> members, std::size_t& spare);
+  Program(const Plan& plan, std::span<const Entry> entries, std::size_t pass);
 
-  void add(const Features& f, const Batch& batch, double slowed, Sums& sums) const noexcept;
+  // Adds `runs` equal runs of the pass. `slowed` is how much an SM budget slows what computes.
+  void price(const Features& f, const Batch& batch, double slowed, double runs, Totals& totals) const noexcept;
 
  private:
+  static constexpr std::size_t kSlotsAStage = 2 * kResources, kMaxHidden = 64;
+  // Stages' slots, then the two sums each hidden term compares.
+  using Sums = std::array<double, kMaxStages * kSlotsAStage + 2 * kMaxHidden>;
+
   struct Line {
     std::uint16_t gate, x, slot;
     bool derate;
@@ -67,27 +72,19 @@ class Program {
     std::uint16_t own, hidden, behind;
   };
 
+  std::uint16_t slot_of(const Entry& entry, Resource resource) const noexcept;
   Part& part_of(const Entry& entry);
   void place(const Entry& entry, std::vector<std::uint16_t> sides);
+  void hide(const Entry& entry, std::vector<std::vector<std::uint16_t>>& sides);
+  void compose(const Sums& sums, double runs, Totals& totals) const noexcept;
 
+  std::uint16_t first_stage_ = 0;
+  bool draft_ = false;
+  std::size_t slots_ = 0;
+  std::vector<double> layers_;  // of each stage
   std::vector<Group> groups_;
   Part rest_;
   std::vector<Hidden> hidden_;
-};
-
-// The estimate from the sums of all passes: inside a stage the resources run side by side and serial terms follow;
-// stages follow one another; host time adds to everything.
-class Composition {
- public:
-  explicit Composition(const Plan& plan);
-  Estimate operator()(const Sums& sums, std::int64_t tokens) const noexcept;
-
- private:
-  struct Layers {
-    double layers;
-    bool draft;
-  };
-  std::vector<Layers> stages_;
 };
 
 }  // namespace steppe

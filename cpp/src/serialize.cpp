@@ -24,7 +24,8 @@ void fields(A& a, FeaturePlan& p) {
 }
 template <class A>
 void fields(A& a, Pass& p) {
-  a(p.rows, p.block, p.count, p.ahead);
+  a(p.rows, p.graph, p.block, p.extra, p.head_rows, p.count, p.ahead, p.grows, p.width, p.ceiling, p.max_requests,
+    p.max_rows);
 }
 template <class A>
 void fields(A& a, Stage& s) {
@@ -49,7 +50,8 @@ void fields(A& a, CacheLimits& l) {
 
 constexpr std::uint64_t enumerators(Resource) { return kResources; }
 constexpr std::uint64_t enumerators(PairFigure) { return 4; }
-constexpr std::uint64_t enumerators(Pass::Rows) { return 3; }
+constexpr std::uint64_t enumerators(Pass::Rows) { return 4; }
+constexpr std::uint64_t enumerators(Pass::Graph) { return 3; }
 constexpr std::uint64_t enumerators(CacheKind) { return 9; }
 
 namespace {

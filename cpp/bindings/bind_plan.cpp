@@ -54,10 +54,11 @@ void bind_plan(py::module_& m) {
            py::arg("block") = 1, py::arg("count") = 1.0, py::arg("ahead") = 0);
   py::class_<FeaturePlan>(m, "FeaturePlan")
       .def(py::init<std::vector<ReadClass>, std::vector<PairClass>, std::int32_t, bool, bool, std::int32_t, std::int32_t,
-                    std::int64_t, std::int32_t>(),
+                    std::int64_t, std::int32_t, std::vector<std::int32_t>>(),
            py::kw_only(), py::arg("reads"), py::arg("pairs"), py::arg("pcp") = 1,
            py::arg("replicate_short_chunks") = false, py::arg("pad_to_capture") = false,
-           py::arg("capture_ceiling") = 0, py::arg("uniform_width") = 1, py::arg("max_model_len") = 0, py::arg("funnel") = 1);
+           py::arg("capture_ceiling") = 0, py::arg("uniform_width") = 1, py::arg("max_model_len") = 0, py::arg("funnel") = 1,
+           py::arg("capture_sizes") = std::vector<std::int32_t>{});
   py::class_<Plan>(m, "Plan")
       .def(py::init<FeaturePlan, std::vector<Pass>, std::vector<Stage>, std::vector<Term>, std::int32_t>(), py::kw_only(),
            py::arg("features"), py::arg("passes"), py::arg("stages"), py::arg("terms"), py::arg("sm_count"))

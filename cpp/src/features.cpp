@@ -24,14 +24,9 @@ std::int64_t shard_tokens(std::int64_t tokens, std::int32_t dcp, std::int32_t in
   return std::max<std::int64_t>(1, base + std::min(tokens - base * dcp, stripe));
 }
 
-std::int64_t captured_size(std::int64_t tokens, std::int64_t ceiling) noexcept {
-  if (tokens > ceiling || tokens <= 0) return tokens;
-  std::int64_t size;
-  if (tokens <= 2) size = tokens;
-  else if (tokens <= 4) size = 4;
-  else if (tokens <= 256) size = (tokens + 7) / 8 * 8;
-  else size = (tokens + 15) / 16 * 16;
-  return std::min(size, ceiling);
+std::int64_t captured_size(std::int64_t tokens, std::span<const std::int32_t> sizes) noexcept {
+  const auto holds = std::lower_bound(sizes.begin(), sizes.end(), tokens);
+  return holds == sizes.end() ? 0 : *holds;
 }
 
 double causal_pairs(std::int64_t s, std::int64_t c, std::int64_t window) noexcept {
@@ -181,10 +176,10 @@ Status aggregate(const Batch& batch, const FeaturePlan& plan, Features& out) noe
   const std::int64_t tokens = n.scheduled + batch.pad_tokens - held_back;
   auto& f = out.value;
   const auto set = [&f](Feature feature, std::int64_t value) { f[feature] = static_cast<double>(value); };
-  // The ceiling is compared with the scheduled tokens, before any split. (golden README, "Details")
-  const bool captured = n.scheduled + batch.pad_tokens <= plan.capture_ceiling;
+  // Rows are padded to a captured size by what is scheduled, before any split.
+  const std::int64_t graph = plan.pad_to_capture && held_back == 0 ? captured_size(tokens, plan.capture_sizes) : 0;
   set(kTokens, tokens);
-  set(kPaddedTokens, plan.pad_to_capture && captured ? captured_size(tokens, plan.capture_ceiling) : tokens);
+  set(kPaddedTokens, graph > 0 && tokens > 0 ? graph : tokens);
   set(kScheduled, n.scheduled);
   set(kRequests, n.requests);
   set(kDecodes, n.decodes);
@@ -192,7 +187,7 @@ Status aggregate(const Batch& batch, const FeaturePlan& plan, Features& out) noe
   set(kPrefills, n.requests - n.decodes);
   set(kPrefillTokens, n.scheduled - n.decode_tokens - held_back);
   set(kContextRows, n.any_context > 0 ? tokens : 0);
-  set(kUnpadded, !captured);
+  set(kUnpadded, graph == 0);
   set(kMaxContext, n.max_decode_context);
   set(kMaxChunk, n.requests > n.decodes ? n.max_chunk : 0);
   set(kSampledRows, n.decode_tokens + n.requests - n.decodes);

@@ -25,7 +25,11 @@ LLAMA_70B = Published("70.6B", BADGE)
 QWEN3_32B = Published("32.8B", CARD)
 QWEN3_235B = Published("235B", CARD)
 QWEN3_30B = Published("30.5B", CARD)
-KIMI_K2 = Published("1.03T", "sum of the weights in moonshotai/Kimi-K2-Instruct's safetensors index")
+KIMI_K2 = Published("1T", BADGE)
+LLAMA_33 = Published("70.6B", BADGE)
+QWEN3_14B = Published("14.8B", CARD)
+QWEN25_7B = Published("7.61B", CARD)
+GLM_53_FLASH = Published("321B", "parameter badge of the checkpoint on huggingface.co", speculator=True)
 MINIMAX_M2 = Published("229B", BADGE)
 DEEPSEEK_V3 = Published("671B", "DeepSeek-V3 technical report, arXiv 2412.19437, section 4.2")
 DEEPSEEK_V32 = Published("685B", BADGE, speculator=True)
@@ -123,6 +127,50 @@ PUBLISHED: dict[str, Published] = {
     "deepseek-v4-flash-nvfp4": V4_FLASH,
     "deepseek-v4-pro": V4_PRO,
     "deepseek-v4-pro-nvfp4": V4_PRO,
+    # Two tables of 384 million hashed n-grams of 256 values live on the host; the vision tower is 0.4 B.
+    "deepseek-v4.1-flash": Published("763B", BADGE, speculator=True, outside=196.6 + 0.4),
+    "glm-5.3-flash": GLM_53_FLASH,
+    "glm-5.3-flash-nvfp4": GLM_53_FLASH,
+    "mimo-7b-base": Published("7.83B", BADGE, speculator=True),
+    "mimo-v2-flash": Published("309B", "docs.vllm.ai/projects/recipes, MiMo-V2-Flash"),
+    "llama-3.3-nemotron-super-49b": Published("49.9B", BADGE),
+    "nemotron-3-super-120b-a12b": Published("120B", CARD),
+    "muse-glimmer-30b": Published("29.6B", "docs.tenstorrent.com, Muse-Glimmer-30B, vision included", outside=1.85),
+    "llama-2-7b-chat": Published("6.74B", BADGE),
+    "llama-2-13b-chat": Published("13B", BADGE),
+    "llama-2-70b-chat": Published("69B", BADGE),
+    "llama-3.2-1b-instruct": Published("1.24B", BADGE),
+    "llama-3.2-3b-instruct": Published("3.21B", BADGE),
+    "llama-3.3-70b-instruct": LLAMA_33,
+    "llama-3.3-70b-instruct-fp8-dynamic": LLAMA_33,
+    "yi-34b-chat": Published("34.4B", BADGE),
+    "mistral-7b-instruct-v0.3": Published("7.25B", BADGE),
+    "mistral-large-instruct-2407": Published("123B", CARD),
+    "mistral-small-24b-instruct-2501": Published("23.6B", BADGE),
+    "phi-4": Published("14.7B", BADGE),
+    "qwen2.5-0.5b-instruct": Published("0.49B", CARD),
+    "qwen2.5-1.5b-instruct": Published("1.54B", CARD),
+    "qwen2.5-3b-instruct": Published("3.09B", CARD),
+    "qwen2.5-7b-instruct": QWEN25_7B,
+    "qwen2.5-7b-instruct-awq": QWEN25_7B,
+    "qwen2.5-14b-instruct": Published("14.7B", CARD),
+    "qwen2.5-32b-instruct": Published("32.5B", CARD),
+    "qwen2.5-72b-instruct": Published("72.7B", CARD),
+    "qwen3-4b": Published("4.0B", CARD),
+    "qwen3-14b": QWEN3_14B,
+    "qwen3-14b-awq": QWEN3_14B,
+    "qwen3-next-80b-a3b-instruct": Published("81B", BADGE, speculator=True),
+    "gemma-2-9b-it": Published("9.24B", BADGE),
+    "gemma-2-27b-it": Published("27.2B", BADGE),
+    # The vision tower of the larger Gemma 3 models is SigLIP, 0.42 B.
+    "gemma-3-4b-it": Published("4.3B", BADGE, outside=0.42),
+    "gemma-3-12b-it": Published("12.2B", BADGE, outside=0.42),
+    "gemma-3-27b-it": Published("27.4B", BADGE, outside=0.42),
+    "deepseek-v2-lite-chat": Published("15.7B", CARD),
+    "deepseek-v2-chat": Published("236B", CARD),
+    "kimi-linear-48b-a3b-instruct": Published("49B", BADGE),
+    "glm-4.5-air": Published("106B", CARD),
+    "glm-4.6": Published("357B", BADGE, speculator=True),
 }
 
 
@@ -132,7 +180,8 @@ def billions(figure: str) -> float:
 
 
 def half_digit(figure: str) -> float:
-    """Half a unit of the figure's last printed digit, in billions: what rounding alone may hide."""
+    """Half a unit of the figure's last printed digit, in billions: what rounding alone may hide. At most three per
+    cent of the figure, so that one printed as "1T" still says something."""
     number = figure[:-1]
     digits = len(number.split(".")[1]) if "." in number else 0
-    return 0.5 * 10.0**-digits * {"B": 1.0, "T": 1000.0}[figure[-1]]
+    return min(0.5 * 10.0**-digits * {"B": 1.0, "T": 1000.0}[figure[-1]], 0.03 * billions(figure))

@@ -8,15 +8,18 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.models.published import PUBLISHED, billions, half_digit
 
 from steppe.documents import load_graph
-from steppe.models.catalog import CATALOG, derive_entry, find, text_of, write
+from steppe.models.catalog import CATALOG, derive_entry, text_of, write
 from steppe.models.catalog_entries import ENTRIES, Entry
 from steppe.models.derive import DERIVER_VERSION
 from steppe.models.parameters import parameters
-from tests.models.published import PUBLISHED, billions, half_digit
+from steppe.models.stated import STATED
 
 NAMES = [entry.name for entry in ENTRIES]
+# Their embedding, and the projection of what they capture, are the target's to count; see test_drafts.
+DRAFTS = {"eagle3-llama-3.1-8b-instruct"}
 BY_NAME = {entry.name: entry for entry in ENTRIES}
 
 
@@ -37,7 +40,7 @@ def test_a_graph_is_a_valid_document(name: str) -> None:
     assert graph.derived_from.deriver_version == DERIVER_VERSION
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in DRAFTS])
 def test_a_graph_counts_what_its_publisher_counts(name: str) -> None:
     """Within one per cent of the published total, or within the rounding of the published figure itself."""
     published = PUBLISHED[name]
@@ -46,16 +49,24 @@ def test_a_graph_counts_what_its_publisher_counts(name: str) -> None:
     assert abs(counted - billions(published.figure)) <= allowed, f"{counted:.3f} against {published.figure}"
 
 
-def test_every_catalog_model_has_a_published_count() -> None:
-    assert sorted(PUBLISHED) == sorted(NAMES)
+def test_every_catalog_model_but_the_drafts_has_a_published_count() -> None:
+    assert sorted(PUBLISHED) == sorted(set(NAMES) - DRAFTS)
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=NAMES)
 def test_a_fresh_derivation_equals_the_file(entry: Entry, configs: Path) -> None:
-    files = find(configs, entry.checkpoint)
-    if files is None:
+    graph = derive_entry(entry, configs)
+    if graph is None:
         pytest.skip(f"no config of {entry.checkpoint} under STEPPE_CONFIGS")
-    assert (CATALOG / entry.name / "graph.yaml").read_text() == text_of(entry, derive_entry(entry, files))
+    assert (CATALOG / entry.name / "graph.yaml").read_text() == text_of(entry, graph)
+
+
+@pytest.mark.parametrize("entry", [e for e in ENTRIES if e.checkpoint in STATED], ids=lambda e: e.name)
+def test_a_graph_of_stated_keys_is_derived_without_a_config(entry: Entry) -> None:
+    graph = derive_entry(entry, None)
+    assert graph is not None
+    assert graph["derived_from"]["format"] == "stated"
+    assert (CATALOG / entry.name / "graph.yaml").read_text() == text_of(entry, graph)
 
 
 def test_a_quantization_stated_by_the_catalog_names_its_source() -> None:
@@ -63,7 +74,7 @@ def test_a_quantization_stated_by_the_catalog_names_its_source() -> None:
 
 
 def test_writing_from_a_folder_without_configs_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="none of the"):
+    with pytest.raises(ValueError, match="none of the configs"):
         write(tmp_path, tmp_path / "catalog")
 
 

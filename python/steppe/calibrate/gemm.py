@@ -87,9 +87,11 @@ def structure(part: Part, dtype: str) -> tuple[dict[str, Any], list[str]]:
     return base, names
 
 
-def load(tables: Tables, part: Part, dtype: str) -> tuple[str, Frame]:
-    """Measured shapes of one weight type: one row per (m, n, k)."""
+def load(tables: Tables, part: Part, dtype: str) -> tuple[str, Frame] | None:
+    """Measured shapes of one weight type: one row per (m, n, k). None without a table."""
     path = tables.path(part.folder, "gemm", "vllm", lane(part.folder), "gemm_perf")
+    if not tables.exists(path):
+        return None
     d = tables.read(path, ["gemm_dtype", "m", "n", "k", "latency"])
     d = d[(d.gemm_dtype == dtype) & (d.latency > 0)].drop_duplicates(["m", "n", "k"]).reset_index(drop=True)
     if dtype == "fp8_block":  # the rest runs a CUTLASS fallback no model of this engine reaches
@@ -121,8 +123,11 @@ def fit_frame(frame: Frame, base: dict[str, Any], names: list[str], *, sizes: tu
 
 
 def fit_part(tables: Tables, part: Part, dtype: str) -> list[Fitted]:
-    """The law of one weight type on one part."""
-    path, frame = load(tables, part, dtype)
+    """The law of one weight type on one part; nothing without a table."""
+    found = load(tables, part, dtype)
+    if found is None or len(found[1]) == 0:
+        return []
+    path, frame = found
     base, names = structure(part, dtype)
     params, held, seen = fit_frame(frame, base, names)
     us = frame.us.to_numpy(dtype=float)

@@ -99,7 +99,8 @@ def touched_experts(pairs: Number, experts: Number, topk: Number, ep: Number, v_
     local = experts / ep
     if v_touch <= 0:
         return np.minimum(pairs, local * (1 - (1 - topk / experts) ** (pairs * experts / (topk * local))))
-    return np.minimum(pairs, local * (1 - (1 + v_touch * pairs / local) ** (-1 / v_touch)))
+    # local * (1 - (1 + v*pairs/local)^(-1/v)), kept exact as v goes to 0
+    return np.minimum(pairs, -local * np.expm1(-np.log1p(v_touch * pairs / local) / v_touch))
 
 
 def padded_rows(pairs: Number, touched: Number, tile: float) -> Number:

@@ -139,9 +139,11 @@ KERNELS = {
 }
 
 
-def load(tables: Tables, part: Part, version: str = "") -> tuple[str, Frame]:
+def load(tables: Tables, part: Part, version: str = "") -> tuple[str, Frame] | None:
     """All MoE rows of a part (of its own lane unless another is named), with what the routing and the law need."""
     path = tables.path(part.folder, "moe", "vllm", version or lane(part.folder), "moe_perf")
+    if not tables.exists(path):
+        return None
     d = tables.read(path)
     geometry = list(map(tuple, d[GEOMETRY].to_numpy().tolist()))
     d["groups"] = [8 if g == GROUP_LIMITED else 1 for g in geometry]
@@ -157,7 +159,8 @@ def routing_keys(tables: Tables, parts: list[Part]) -> list[tuple[Any, ...]]:
     keys: set[tuple[Any, ...]] = set()
     for part in parts:
         for version in sorted({k.lane for k in KERNELS.get(part.folder, [])}):
-            keys |= set(map(tuple, load(tables, part, version)[1][KEY].drop_duplicates().to_numpy().tolist()))
+            if (found := load(tables, part, version)) is not None:
+                keys |= set(map(tuple, found[1][KEY].drop_duplicates().to_numpy().tolist()))
     return sorted(keys)
 
 
@@ -234,7 +237,10 @@ def fit_frame(d: Frame, base: dict[str, Any], names: list[str], *, sizes: tuple[
 
 def fit_part(tables: Tables, part: Part, kernel: Kernel, routing: list[list[Any]]) -> list[Fitted]:
     """The law of one kernel on one part; nothing when its table has fewer than 300 rows."""
-    path, frame = load(tables, part, kernel.lane)
+    table = load(tables, part, kernel.lane)
+    if table is None:
+        return []
+    path, frame = table
     found = (frame.moe_dtype == kernel.dtype) & frame.kernel_source.str.contains(kernel.name)
     d = with_routing(frame, routing)[found.to_numpy()].reset_index(drop=True)
     if len(d) < 300:

@@ -172,8 +172,8 @@ def fit_mixer(tables: Tables, part: Part, mixer: str) -> list[Fitted]:
         if kernel in HOST_BOUND:
             continue
         counts = x.lane.value_counts()
-        # the densest lane of this kernel; the newest among equals
-        best = max(sorted(set(x.lane), key=version_key), key=lambda v: (counts[v], version_key(v)))
+        # the densest lane of this kernel; the first among equals is the one that timed the other kernels too
+        best = max(sorted(set(x.lane), key=version_key), key=lambda v: counts[v])
         rows = x[x.lane == best]
         if phase == "context" and len(rows) < 100 and kernel in ("causal_conv1d_update", "fused_recurrent_kda"):
             continue  # a decode kernel timed on a handful of short prompts

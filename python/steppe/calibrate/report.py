@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from steppe.calibrate.fit import Fitted
+from steppe.calibrate.run import Calibration
 from steppe.calibrate.write import FAMILIES, order
 from steppe.errors import DocumentError
 
@@ -119,17 +120,22 @@ def _assumed_table(fitted: Results) -> list[str]:
     return [*out, ""]
 
 
-def tables(fitted: Results) -> str:
+def tables(fitted: Results, unmeasured: list[str]) -> str:
     """The generated part of the law book."""
     lines = ["Held-out geometric error (median absolute percentage error); bold: over the family's bar.", ""]
     lines += _family_table(fitted) + _law_tables(fitted) + _assumed_table(fitted)
+    lines += (
+        ["### Without a table", "", "No table in the wheel: " + ", ".join(unmeasured) + ".", ""] if unmeasured else []
+    )
     return "\n".join(lines)
 
 
-def refresh(path: Path, fitted: Results) -> None:
+def refresh(path: Path, done: Calibration) -> None:
     """Replace what stands between the two markers of a Markdown file."""
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     if BEGIN not in text or END not in text:
         raise DocumentError(f"{path}: the markers {BEGIN!r} and {END!r} are needed to place the tables")
     head, rest = text.split(BEGIN, 1)
-    path.write_text(f"{head}{BEGIN}\n\n{tables(fitted)}\n{END}{rest.split(END, 1)[1]}", encoding="utf-8")
+    path.write_text(
+        f"{head}{BEGIN}\n\n{tables(done.laws, done.unmeasured)}\n{END}{rest.split(END, 1)[1]}", encoding="utf-8"
+    )

@@ -33,8 +33,11 @@ class Job:
 
     @property
     def label(self) -> str:
-        what = getattr(self.choice, "dtype", self.choice)
-        return f"{self.part} {self.family}" + (f" {what}" if what else "")
+        if self.choice is None:
+            return f"{self.part} {self.family}"
+        if isinstance(self.choice, tuple):  # sparse: family and phase
+            return f"{self.part} {self.choice[0]} {'decode' if self.choice[1] else 'context'}"
+        return f"{self.part} {self.family} {getattr(self.choice, 'key', self.choice)}"
 
 
 def plan(parts: list[Part]) -> list[Job]:
@@ -90,12 +93,20 @@ def _workers(count: int) -> Iterator[Executor]:
                 os.environ[name] = value
 
 
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Every law by part, stand-ins included, and the jobs whose table the wheel does not hold."""
+
+    laws: dict[str, list[Fitted]]
+    unmeasured: list[str]
+
+
 def calibrate(
     data: Path, names: list[str] | None = None, *, jobs: int = 0, progress: Progress | None = None
-) -> dict[str, list[Fitted]]:
+) -> Calibration:
     """Fit every law of the named parts (all known parts when None) from the tables under `data`.
 
-    Returns the laws by part, stand-ins included. The result does not depend on `jobs`.
+    The result does not depend on `jobs`. Stand-ins from parts that are not named are left out.
     Raises DocumentError for a folder that is not an unpacked aisimulate wheel.
     """
     wanted = list(KNOWN) if names is None else names
@@ -131,4 +142,5 @@ def calibrate(
             tick(running[future].label)
     measured = [f for job in [*todo, *experts] for f in results[job]]
     everything = measured + stand_ins(measured, parts)
-    return {p.name: [f for f in everything if f.part == p.name] for p in parts}
+    laws = {p.name: [f for f in everything if f.part == p.name] for p in parts}
+    return Calibration(laws, [job.label for job in [*todo, *experts] if not results[job]])

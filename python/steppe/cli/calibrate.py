@@ -48,17 +48,19 @@ def calibrate(
             def advance(label: str, done: int, total: int) -> None:
                 bar.update(task, description=f"{label:<32}", completed=done, total=total)
 
-            fitted = fit_all(data, part or None, jobs=jobs, progress=advance)
-        for name, laws in fitted.items():
+            done = fit_all(data, part or None, jobs=jobs, progress=advance)
+        for name, laws in done.laws.items():
             path = write_set(out, name, laws)
             assumed = sum(f.method != "measured" for f in laws)
             typer.echo(f"{path}: {len(laws) - assumed} measured laws, {assumed} assumed")
+        if done.unmeasured:
+            typer.echo(f"no table, so not measured: {', '.join(done.unmeasured)}")
         if report is not None:
-            refresh(report, fitted)
+            refresh(report, done)
             typer.echo(f"{report}: error tables refreshed")
     except Error as error:
         raise _fail(str(error)) from None
-    Console().print(summary(fitted))
+    Console().print(summary(done.laws))
 
 
 def register(app: typer.Typer) -> None:

@@ -10,6 +10,7 @@ import typer
 
 from steppe.errors import DocumentError
 from steppe.models import catalog as models_catalog
+from steppe.models.catalog_entries import ENTRIES
 from steppe.models.derive import Graph, derive_file
 from steppe.models.emit import to_yaml
 from steppe.models.parameters import parameters
@@ -28,6 +29,9 @@ def command(
     name: Annotated[str | None, typer.Option(help="Name of the graph; default: the folder's, in lower case.")] = None,
     source: Annotated[
         str | None, typer.Option(help="Where the config comes from, kept in `derived_from`; default: its path.")
+    ] = None,
+    target_layers: Annotated[
+        int | None, typer.Option(help="Layers of the target, for a draft that does not say which of them it reads.")
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write here; a folder gets <name>/graph.yaml.")
@@ -49,7 +53,7 @@ def command(
     if config is None:
         raise DocumentError("derive: give a config.json, or --catalog with a folder of configs")
     file = config / "config.json" if config.is_dir() else config
-    graph = derive_file(file, name=name, path=source)
+    graph = derive_file(file, name=name, path=source, target_layers=target_layers)
     text = json.dumps(graph, indent=2) + "\n" if as_json else to_yaml(graph)
     if output is None:
         typer.echo(text, nl=False)
@@ -61,7 +65,7 @@ def command(
 def rebuild(configs: Path) -> None:
     """Write the embedded catalog anew from a folder of configs, and say what was written and what had no config."""
     written = models_catalog.write(configs)
-    missing = [entry.name for entry in models_catalog.ENTRIES if entry.name not in written]
+    missing = [entry.name for entry in ENTRIES if entry.name not in written]
     typer.echo(f"{len(written)} graphs written to {models_catalog.CATALOG}")
     if missing:
         typer.echo(f"{len(missing)} left as they are, their config is not in {configs}: {', '.join(missing)}")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from annotated_types import Ge, Gt, Le, MinLen
+from pydantic import AfterValidator, AllowInfNan, BaseModel, ConfigDict, Strict, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
 INT32_MAX = 2**31 - 1  # counts and dimensions: products of two stay inside the core's 64-bit integers
@@ -21,25 +22,26 @@ def _unset_if_zero(value: Any) -> Any:
     return value or None
 
 
+# Constraints, not Field(): older pydantic lets the default of one field leak into all that share a Field.
 Text = Annotated[str, StringConstraints(min_length=1, pattern=r"\S")]
-Count = Annotated[int, Field(ge=0, le=INT32_MAX)]
-Positive = Annotated[int, Field(ge=1, le=INT32_MAX)]
-Bytes = Annotated[int, Field(ge=1, le=INT64_MAX)]
-Number = Annotated[float, Field(allow_inf_nan=False)]
-PositiveNumber = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Fraction = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Count = Annotated[int, Ge(0), Le(INT32_MAX)]
+Positive = Annotated[int, Ge(1), Le(INT32_MAX)]
+Bytes = Annotated[int, Ge(1), Le(INT64_MAX)]
+Number = Annotated[float, AllowInfNan(False)]
+PositiveNumber = Annotated[float, Gt(0), AllowInfNan(False)]
+Fraction = Annotated[float, Ge(0), Le(1), AllowInfNan(False)]
 Sha256 = Annotated[str, StringConstraints(min_length=64, max_length=64)]
 
 # Tuples that accept a YAML or JSON list; their items stay strict.
 T = TypeVar("T")
-Items = Annotated[tuple[T, ...], Field(strict=False)]
-SomeItems = Annotated[tuple[T, ...], Field(strict=False, min_length=1)]
+Items = Annotated[tuple[T, ...], Strict(False)]
+SomeItems = Annotated[tuple[T, ...], Strict(False), MinLen(1)]
 
 # "0 or absent means unset" throughout the documents; readers see None for both.
 OptionalCount = Annotated[Count | None, AfterValidator(_unset_if_zero)]
-OptionalBytes = Annotated[Annotated[int, Field(ge=0, le=INT64_MAX)] | None, AfterValidator(_unset_if_zero)]
+OptionalBytes = Annotated[Annotated[int, Ge(0), Le(INT64_MAX)] | None, AfterValidator(_unset_if_zero)]
 OptionalNumber = Annotated[
-    Annotated[float, Field(ge=0, allow_inf_nan=False)] | None,
+    Annotated[float, Ge(0), AllowInfNan(False)] | None,
     AfterValidator(_unset_if_zero),
 ]
 OptionalFraction = Annotated[Fraction | None, AfterValidator(_unset_if_zero)]

@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, JsonValue, field_validator, with_config
+from annotated_types import MinLen
+from pydantic import ConfigDict, Field, JsonValue, Strict, field_validator, with_config
 from pydantic_core import PydanticCustomError
 from typing_extensions import TypedDict
 
@@ -42,7 +43,7 @@ class Coefficient(Document):
     method: Method
     fitted: bool
     scope: Scope
-    ci95: Annotated[tuple[Number, Number], Field(strict=False)] | None = None
+    ci95: Annotated[tuple[Number, Number], Strict(False)] | None = None
     sources: SomeItems[Source] | None = None
     rationale: str = ""
     copied_from: str = ""
@@ -67,8 +68,8 @@ class Law(Document):
 
     law: Text
     key: Text
-    scope: Annotated[dict[str, list[str | int | float]], Field(min_length=1)]
-    params: Annotated[dict[str, JsonValue], Field(min_length=1)]
+    scope: Annotated[dict[str, list[str | int | float]], MinLen(1)]
+    params: Annotated[dict[str, JsonValue], MinLen(1)]
     method: LawMethod
     fit: dict[str, JsonValue] = Field(default_factory=dict)
     sources: Items[Source | str] = ()
@@ -88,7 +89,8 @@ class CoefficientSet(Document):
     def _name_entries(cls, entries: Any) -> Any:
         if not isinstance(entries, list):
             return entries
-        named, broken = [], []
+        named: list[Any] = []
+        broken: list[Broken] = []
         for index, entry in enumerate(entries):
             if isinstance(entry, Coefficient):
                 named.append(entry)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints
+from annotated_types import Ge, Le
+from pydantic import Field, Strict, StringConstraints
 
 from steppe.documents.base import (
     Broken,
@@ -148,7 +149,7 @@ class LayerKind(Document):
 
     id: Text
     nodes: SomeItems[Node]
-    edges: Items[Annotated[tuple[int, int], Field(strict=False)]] = ()
+    edges: Items[Annotated[tuple[int, int], Strict(False)]] = ()
 
     def broken_rules(self) -> Iterator[Broken]:
         """Yield edges that leave the layer, and a cycle."""
@@ -167,7 +168,7 @@ class Stack(Document):
 
     prologue: Items[Text] = ()
     pattern: Items[Text] = ()
-    repeat: Annotated[int, Field(ge=0, le=MAX_REPEAT)] = 0
+    repeat: Annotated[int, Ge(0), Le(MAX_REPEAT)] = 0
     epilogue: Items[Text] = ()
 
     @property

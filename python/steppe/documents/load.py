@@ -5,6 +5,7 @@ The `load_*` functions raise `DocumentError` listing every problem of the file; 
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from steppe.documents.base import Document
 from steppe.documents.coefficients import CoefficientSet
 from steppe.documents.graph import ModelGraph
 from steppe.documents.hardware import Chip, Fabric, StorageDevice
-from steppe.documents.messages import Found, explain
+from steppe.documents.messages import Found, explain, key_path
 from steppe.documents.problems import InvalidDocument, KeyPath, Problem
 from steppe.documents.reading import read
 from steppe.documents.scenario import Workload
@@ -77,33 +78,27 @@ def _prepare(model: type[Document], data: Any) -> tuple[Any, list[Found]]:
 
 def _without_nulls(error: ValidationError, data: Any) -> Any:
     """A key without a value is a key left out. Return the data without those that failed for it, or None."""
-    nulls = [item["loc"] for item in error.errors() if item["input"] is None and item["type"] != "extra_forbidden"]
-    removed = False
-    copied = _copy(data)
-    for loc in nulls:
-        removed |= _remove(copied, loc)
-    return copied if removed else None
+    nulls = [
+        path
+        for item in error.errors()
+        if item["input"] is None
+        and item["type"] not in ("extra_forbidden", "missing")
+        and (path := key_path(data, item["loc"]))
+        and isinstance(path[-1], str)
+    ]
+    if not nulls:
+        return None
+    cleaned = copy.deepcopy(data)
+    for path in nulls:
+        _delete(cleaned, path)
+    return cleaned
 
 
-def _copy(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _copy(item) for key, item in value.items()}
-    return [_copy(item) for item in value] if isinstance(value, list) else value
-
-
-def _remove(data: Any, loc: tuple[str | int, ...]) -> bool:
-    for part in loc:
-        if isinstance(data, dict):
-            if part not in data and len(data) == 1:
-                data = next(iter(data.values()))
-            if isinstance(data, dict) and part in data:
-                if data[part] is None:
-                    del data[part]
-                    return True
-                data = data[part]
-        elif isinstance(data, list) and isinstance(part, int) and part < len(data):
-            data = data[part]
-    return False
+def _delete(data: Any, path: KeyPath) -> None:
+    *parents, last = path
+    for part in parents:
+        data = data[part]
+    data.pop(last, None)
 
 
 def placed(path: Path, index: int, found: Iterable[Found]) -> tuple[Problem, ...]:

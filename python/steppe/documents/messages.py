@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
+from typing_extensions import is_typeddict
 
 from steppe.documents.base import RULE_ERROR
 from steppe.documents.problems import KeyPath, suggestion
@@ -40,11 +41,11 @@ def explain(error: ValidationError, model: type[BaseModel], data: Any) -> list[F
         kind = item["type"]
         if kind == "too_short" and item["input"]:
             continue  # an echo of an item that failed by itself
-        path = _path(data, item["loc"], keep_last=kind == "missing")
         if kind == RULE_ERROR:
             for below, message in item["ctx"]["broken"]:
-                found.setdefault(path + below, message)
+                found.setdefault(key_path(data, (*item["loc"], *below), keep=len(below)), message)
         else:
+            path = key_path(data, item["loc"], keep=1 if kind == "missing" else 0)
             found.setdefault(path, _message(kind, item, model))
     return [(path, text) for path, text in found.items() if not _superseded(path, text, found)]
 
@@ -54,26 +55,33 @@ def _superseded(path: KeyPath, text: str, found: dict[KeyPath, str]) -> bool:
     return text.startswith("must be") and any(other[: len(path)] == path and other != path for other in found)
 
 
-def _path(data: Any, loc: tuple[str | int, ...], *, keep_last: bool) -> KeyPath:
-    """Translate pydantic's location: skip labels of union branches, and name the one key of a coefficient's map."""
+def key_path(data: Any, loc: Sequence[str | int], *, keep: int = 0) -> KeyPath:
+    """Translate pydantic's location into the keys of `data`.
+
+    Labels of union branches are skipped, a coefficient's one key is named. The last `keep` parts stay even where `data`
+    lacks them.
+    """
     path: list[str | int] = []
     for position, part in enumerate(loc):
-        last = position == len(loc) - 1
-        if isinstance(data, dict):
-            if part not in data and len(data) == 1 and isinstance(body := next(iter(data.values())), dict):
-                if part == "name":
-                    continue
-                path.append(next(iter(data)))
-                data = body
-            if part in data:
-                data = data[part]
-                path.append(part)
-            elif last and keep_last:
-                path.append(part)
-        elif isinstance(data, (list, tuple)) and isinstance(part, int) and part < len(data):
-            data = data[part]
+        if len(path) == 2 and path[0] == "coefficients" and isinstance(data, dict) and part not in data:
+            if part == "name":
+                continue  # the model's name for the one key
+            if len(data) == 1:
+                [(name, data)] = data.items()
+                path.append(name)
+        found, inner = _step(data, part)
+        if found or position >= len(loc) - keep:
+            data = inner
             path.append(part)
     return tuple(path)
+
+
+def _step(data: Any, part: str | int) -> tuple[bool, Any]:
+    if isinstance(data, dict) and part in data:
+        return True, data[part]
+    if isinstance(data, (list, tuple)) and isinstance(part, int) and 0 <= part < len(data):
+        return True, data[part]
+    return False, None if isinstance(data, dict) else data
 
 
 def _message(kind: str, item: Any, model: type[BaseModel]) -> str:
@@ -156,7 +164,7 @@ def _fields(model: type[Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _documents_in(annotation: Any) -> Iterator[type[Any]]:
-    if isinstance(annotation, type) and (typing.is_typeddict(annotation) or issubclass(annotation, BaseModel)):
+    if isinstance(annotation, type) and (is_typeddict(annotation) or issubclass(annotation, BaseModel)):
         yield annotation
     for argument in typing.get_args(annotation):
         yield from _documents_in(argument)

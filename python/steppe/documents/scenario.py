@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
+from annotated_types import Ge
 from pydantic import Field
 
 from steppe.documents.base import (
@@ -64,9 +65,9 @@ class TraceServer(Document):
 class SloTarget(Document):
     """Latency targets of one request class, in milliseconds; 0 means none."""
 
-    ttft_ms: Annotated[Number, Field(ge=0)] = 0.0
-    itl_ms: Annotated[Number, Field(ge=0)] = 0.0
-    e2e_ms: Annotated[Number, Field(ge=0)] = 0.0
+    ttft_ms: Annotated[Number, Ge(0)] = 0.0
+    itl_ms: Annotated[Number, Ge(0)] = 0.0
+    e2e_ms: Annotated[Number, Ge(0)] = 0.0
 
     def broken_rules(self) -> Iterator[Broken]:
         """Yield a target that asks for nothing."""

@@ -16,11 +16,14 @@ Cache = dict[str, Any]
 
 @dataclass(frozen=True)
 class Source:
-    """One checkpoint as a family reads it: the text decoder's config and how its weights are stored."""
+    """One checkpoint as a family reads it: the text decoder's config and how its weights are stored.
+
+    `target_layers`: of the model a draft checkpoint drafts for, where the caller knows it.
+    """
 
     config: Config
     quant: Quantization
-    multimodal: bool = False
+    target_layers: int | None = None
 
 
 @dataclass

@@ -19,6 +19,7 @@ from steppe.errors import DocumentError
 from steppe.models.catalog_entries import ENTRIES, Entry
 from steppe.models.derive import Graph, derive
 from steppe.models.emit import to_yaml
+from steppe.models.stated import STATED
 
 CATALOG = Path(__file__).resolve().parent.parent / "catalog" / "data" / "models"
 
@@ -44,49 +45,68 @@ def find(configs: Path, checkpoint: str) -> Files | None:
     return None
 
 
-def derive_entry(entry: Entry, files: Files) -> Graph:
-    """The graph of one catalog entry."""
+def derive_entry(entry: Entry, configs: Path | None) -> Graph | None:
+    """The graph of one catalog entry; None where its config is not under `configs`.
+
+    An entry of `STATED` needs no file.
+    """
+    if entry.checkpoint in STATED:
+        config: Any = STATED[entry.checkpoint]
+        return derive(
+            _quantized(config, entry),
+            name=entry.name,
+            path=entry.checkpoint,
+            source_format="stated",
+            target_layers=entry.target_layers,
+        )
+    files = find(configs, entry.checkpoint) if configs else None
+    if files is None:
+        return None
     raw = files.config.read_bytes()
-    quant: Mapping[str, Any] | None = json.loads(files.quant.read_bytes()) if files.quant else None
-    config = json.loads(raw)
-    if entry.quantization is not None:
-        config = {**config, "quantization_config": entry.quantization}
+    beside = json.loads(files.quant.read_bytes()) if files.quant and not entry.plain else None
     return derive(
-        config,
+        _quantized(json.loads(raw), entry),
         name=entry.name,
         path=f"{entry.checkpoint}/config.json",
         sha256=hashlib.sha256(raw).hexdigest(),
-        quantization_config=quant,
+        quantization_config=beside,
+        target_layers=entry.target_layers,
     )
+
+
+def _quantized(config: Mapping[str, Any], entry: Entry) -> Mapping[str, Any]:
+    return config if entry.quantization is None else {**config, "quantization_config": entry.quantization}
 
 
 def text_of(entry: Entry, graph: Graph) -> str:
     """The catalog file of an entry: its graph under a comment that says where it comes from."""
-    comments = [
-        f"Derived from the config of {entry.checkpoint} by `python -m steppe.models.catalog`; not edited by hand."
-    ]
+    stated = entry.checkpoint in STATED
+    of = f"{'keys stated for' if stated else 'the config of'} {entry.checkpoint}"
+    comments = [f"Derived from {of} by `python -m steppe.models.catalog`; not edited by hand."]
     if entry.quantization is not None:
-        comments.append(f"Quantization not in that config, stated by the catalog: {entry.quantization_source}")
+        comments.append(f"Quantization stated by the catalog: {entry.quantization_source}.")
+    if entry.plain:
+        comments.append("The architecture alone, at 16 bits: the quantization beside that config is left out.")
     return to_yaml(graph, comments=comments)
 
 
 def write(configs: Path, catalog: Path = CATALOG) -> list[str]:
-    """Derive every entry whose config is under `configs` into `catalog`; the names written.
+    """Derive every entry that states its keys or whose config is under `configs` into `catalog`; the names written.
 
     Raises:
         DocumentError: `configs` holds none of the configs.
     """
+    if not any(find(configs, entry.checkpoint) for entry in ENTRIES):
+        raise DocumentError(f"{configs}: none of the configs of the catalog is there")
     written = []
     for entry in ENTRIES:
-        files = find(configs, entry.checkpoint)
-        if files is None:
+        graph = derive_entry(entry, configs)
+        if graph is None:
             continue
         folder = catalog / entry.name
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "graph.yaml").write_text(text_of(entry, derive_entry(entry, files)), encoding="utf-8")
+        (folder / "graph.yaml").write_text(text_of(entry, graph), encoding="utf-8")
         written.append(entry.name)
-    if not written:
-        raise DocumentError(f"{configs}: none of the {len(ENTRIES)} configs of the catalog is there")
     return written
 
 

@@ -12,17 +12,38 @@ class Entry:
     """One catalog model.
 
     `quantization` stands in for the quantization config of a quantized checkpoint of the same architecture whose own
-    config is not at hand; `quantization_source` says where its content comes from.
+    config is not at hand; `quantization_source` says where its content comes from. `plain` leaves out a
+    hf_quant_config.json beside the config, for the checkpoint it was made from. `target_layers`: of the model a draft
+    checkpoint drafts for.
     """
 
     name: str
     checkpoint: str
     quantization: Mapping[str, Any] | None = None
     quantization_source: str = ""
+    plain: bool = False
+    target_layers: int | None = None
 
 
-_MODELOPT_FP8 = {"quant_method": "modelopt", "quant_algo": "FP8", "ignore": ["lm_head"]}
-_MODELOPT_NVFP4 = {"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": 16, "ignore": ["lm_head"]}
+_FP8_CACHE = {"kv_cache_scheme": {"dynamic": False, "num_bits": 8, "type": "float"}}
+_MODELOPT_FP8 = {"quant_method": "modelopt", "quant_algo": "FP8", "ignore": ["lm_head"], **_FP8_CACHE}
+_MODELOPT_NVFP4 = {**_MODELOPT_FP8, "quant_algo": "NVFP4", "group_size": 16}
+
+_AWQ = {"quant_method": "awq", "bits": 4, "group_size": 128, "version": "gemm", "zero_point": True}
+_AWQ_SOURCE = "the publisher's AWQ export: 4 bits, groups of 128, every linear but lm_head"
+_FP8_DYNAMIC = {
+    "quant_method": "compressed-tensors",
+    "format": "float-quantized",
+    "config_groups": {
+        "group_0": {
+            "targets": ["Linear"],
+            "weights": {"num_bits": 8, "type": "float", "strategy": "channel", "dynamic": False},
+            "input_activations": {"num_bits": 8, "type": "float", "strategy": "token", "dynamic": True},
+        }
+    },
+    "ignore": ["lm_head"],
+}
+_FP8_DYNAMIC_SOURCE = "llm-compressor's FP8_DYNAMIC scheme, as RedHatAI/Llama-3.3-70B-Instruct-FP8-dynamic uses it"
 
 ENTRIES: tuple[Entry, ...] = (
     Entry("llama-3.1-8b-instruct", "meta-llama/Meta-Llama-3.1-8B"),
@@ -30,7 +51,7 @@ ENTRIES: tuple[Entry, ...] = (
         "llama-3.1-8b-instruct-fp8",
         "meta-llama/Meta-Llama-3.1-8B",
         _MODELOPT_FP8,
-        "as hf_quant_config.json of nvidia/Llama-3.1-70B-Instruct-FP8 states it for the same architecture",
+        "as hf_quant_config.json of nvidia/Llama-3.1-70B-Instruct-FP8 has it for the same architecture",
     ),
     Entry("llama-3.1-70b-instruct", "meta-llama/Meta-Llama-3.1-70B"),
     Entry("llama-3.1-70b-instruct-fp8", "nvidia/Llama-3.1-70B-Instruct-FP8"),
@@ -38,8 +59,7 @@ ENTRIES: tuple[Entry, ...] = (
         "llama-3.1-70b-instruct-nvfp4",
         "meta-llama/Meta-Llama-3.1-70B",
         _MODELOPT_NVFP4,
-        "modelopt's NVFP4 export of a Llama: every linear but lm_head (exclude_modules of nvidia/Qwen3-235B-A22B-NVFP4 "
-        "lists the router besides)",
+        "modelopt's NVFP4 export as nvidia/Qwen3-235B-A22B-NVFP4 has it: every linear but lm_head, fp8 cache",
     ),
     Entry("llama-3.1-405b-instruct", "meta-llama/Meta-Llama-3.1-405B"),
     Entry("qwen3-0.6b", "Qwen/Qwen3-0.6B"),
@@ -115,4 +135,47 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("deepseek-v4-flash-nvfp4", "nvidia/DeepSeek-V4-Flash-NVFP4"),
     Entry("deepseek-v4-pro", "deepseek-ai/DeepSeek-V4-Pro"),
     Entry("deepseek-v4-pro-nvfp4", "nvidia/DeepSeek-V4-Pro-NVFP4"),
+    Entry("deepseek-v4.1-flash", "deepseek-ai/DeepSeek-V4.1-Flash"),
+    Entry("glm-5.3-flash", "zai-org/GLM-5.3-Flash"),
+    Entry("glm-5.3-flash-nvfp4", "nvidia/GLM-5.3-Flash-NVFP4"),
+    Entry("mimo-7b-base", "XiaomiMiMo/MiMo-7B-Base"),
+    Entry("mimo-v2-flash", "XiaomiMiMo/MiMo-V2-Flash"),
+    Entry("llama-3.3-nemotron-super-49b", "nvidia/Llama-3_3-Nemotron-Super-49B-v1"),
+    Entry("nemotron-3-super-120b-a12b", "nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-FP8", plain=True),
+    Entry("muse-glimmer-30b", "meta-models/Muse-Glimmer-30B"),
+    Entry("llama-2-7b-chat", "meta-llama/Llama-2-7b-chat-hf"),
+    Entry("llama-2-13b-chat", "meta-llama/Llama-2-13b-chat-hf"),
+    Entry("llama-2-70b-chat", "meta-llama/Llama-2-70b-chat-hf"),
+    Entry("llama-3.2-1b-instruct", "meta-llama/Llama-3.2-1B-Instruct"),
+    Entry("llama-3.2-3b-instruct", "meta-llama/Llama-3.2-3B-Instruct"),
+    Entry("llama-3.3-70b-instruct", "meta-llama/Llama-3.3-70B-Instruct"),
+    Entry("llama-3.3-70b-instruct-fp8-dynamic", "meta-llama/Llama-3.3-70B-Instruct", _FP8_DYNAMIC, _FP8_DYNAMIC_SOURCE),
+    Entry("yi-34b-chat", "01-ai/Yi-34B-Chat"),
+    Entry("mistral-7b-instruct-v0.3", "mistralai/Mistral-7B-Instruct-v0.3"),
+    Entry("mistral-large-instruct-2407", "mistralai/Mistral-Large-Instruct-2407"),
+    Entry("mistral-small-24b-instruct-2501", "mistralai/Mistral-Small-24B-Instruct-2501"),
+    Entry("phi-4", "microsoft/phi-4"),
+    Entry("qwen2.5-0.5b-instruct", "Qwen/Qwen2.5-0.5B-Instruct"),
+    Entry("qwen2.5-1.5b-instruct", "Qwen/Qwen2.5-1.5B-Instruct"),
+    Entry("qwen2.5-3b-instruct", "Qwen/Qwen2.5-3B-Instruct"),
+    Entry("qwen2.5-7b-instruct", "Qwen/Qwen2.5-7B-Instruct"),
+    Entry("qwen2.5-7b-instruct-awq", "Qwen/Qwen2.5-7B-Instruct", _AWQ, _AWQ_SOURCE),
+    Entry("qwen2.5-14b-instruct", "Qwen/Qwen2.5-14B-Instruct"),
+    Entry("qwen2.5-32b-instruct", "Qwen/Qwen2.5-32B-Instruct"),
+    Entry("qwen2.5-72b-instruct", "Qwen/Qwen2.5-72B-Instruct"),
+    Entry("qwen3-4b", "Qwen/Qwen3-4B"),
+    Entry("qwen3-14b", "Qwen/Qwen3-14B"),
+    Entry("qwen3-14b-awq", "Qwen/Qwen3-14B", _AWQ, _AWQ_SOURCE),
+    Entry("qwen3-next-80b-a3b-instruct", "Qwen/Qwen3-Next-80B-A3B-Instruct"),
+    Entry("gemma-2-9b-it", "google/gemma-2-9b-it"),
+    Entry("gemma-2-27b-it", "google/gemma-2-27b-it"),
+    Entry("gemma-3-4b-it", "google/gemma-3-4b-it"),
+    Entry("gemma-3-12b-it", "google/gemma-3-12b-it"),
+    Entry("gemma-3-27b-it", "google/gemma-3-27b-it"),
+    Entry("deepseek-v2-lite-chat", "deepseek-ai/DeepSeek-V2-Lite-Chat"),
+    Entry("deepseek-v2-chat", "deepseek-ai/DeepSeek-V2-Chat"),
+    Entry("kimi-linear-48b-a3b-instruct", "moonshotai/Kimi-Linear-48B-A3B-Instruct"),
+    Entry("glm-4.5-air", "zai-org/GLM-4.5-Air"),
+    Entry("glm-4.6", "zai-org/GLM-4.6"),
+    Entry("eagle3-llama-3.1-8b-instruct", "yuhuili/EAGLE3-LLaMA3.1-Instruct-8B", target_layers=32),
 )

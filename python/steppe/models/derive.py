@@ -32,6 +32,8 @@ def derive(
     path: str = "config.json",
     sha256: str | None = None,
     quantization_config: Mapping[str, Any] | None = None,
+    source_format: str = "huggingface",
+    target_layers: int | None = None,
 ) -> Graph:
     """The graph of the checkpoint whose config.json is `config`.
 
@@ -40,6 +42,10 @@ def derive(
         path: where the config comes from, kept in `derived_from` and shown in errors.
         sha256: of the config file's bytes; of the canonical JSON of `config` when not given.
         quantization_config: a `hf_quant_config.json` beside a config that states no quantization.
+        source_format: what `config` is: a checkpoint's `huggingface` config, or `stated`, its keys as somebody wrote
+            them down.
+        target_layers: layers of the model that a draft checkpoint drafts for; only for drafts that do not say which
+            of its hidden states they read.
 
     Raises:
         DeploymentError: an architecture or a quantization method that is not known, by name, with the known ones.
@@ -51,11 +57,14 @@ def derive(
     text, nested = outer.text()
     architecture = architecture_of(outer, text)
     quant = quantization.read(text, quantization_config)
-    derived = FAMILIES[architecture](Source(text, quant, nested))
-    return assemble(derived, quant, name=name, source=_source(config, path, sha256), multimodal=nested)
+    derived = FAMILIES[architecture](Source(text, quant, target_layers))
+    source = _source(config, path, sha256, source_format)
+    return assemble(derived, quant, name=name, source=source, multimodal=nested)
 
 
-def derive_file(file: str | Path, *, name: str | None = None, path: str | None = None) -> Graph:
+def derive_file(
+    file: str | Path, *, name: str | None = None, path: str | None = None, target_layers: int | None = None
+) -> Graph:
     """`derive` of a config.json on disk, with the `hf_quant_config.json` beside it if there is one.
 
     Raises:
@@ -71,6 +80,7 @@ def derive_file(file: str | Path, *, name: str | None = None, path: str | None =
         path=path or str(file),
         sha256=hashlib.sha256(raw).hexdigest(),
         quantization_config=quant,
+        target_layers=target_layers,
     )
 
 
@@ -131,7 +141,8 @@ def _globals(derived: Architecture, quant: quantization.Quantization) -> Graph:
         keys["weight_block"] = quant.default.block
     if quant.default.dtype != quant.plain.dtype:
         keys["embedding_dtype"] = quant.plain.dtype
-    if quant.kv_cache:
+    latent = any(node.get("kind") in ("mla", "sparse_mla") for layer in derived.layers for node in layer.nodes)
+    if quant.kv_cache and not (latent and quant.kv_cache_skips_latent):
         keys["kv_cache_dtype"] = quant.kv_cache
     return keys
 
@@ -175,10 +186,10 @@ class _Kinds:
         return entries
 
 
-def _source(config: Mapping[str, Any], path: str, sha256: str | None) -> Graph:
+def _source(config: Mapping[str, Any], path: str, sha256: str | None, source_format: str) -> Graph:
     canonical = json.dumps(config, sort_keys=True, separators=(",", ":")).encode()
     return {
-        "format": "huggingface",
+        "format": source_format,
         "path": path,
         "sha256": sha256 or hashlib.sha256(canonical).hexdigest(),
         "deriver_version": DERIVER_VERSION,

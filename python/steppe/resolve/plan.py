@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from steppe.engine.v0_31.graphs import capture_sizes
 from steppe.resolve.builder import HOST, REQUESTS, SCHEDULED, US, PlanBuilder
 from steppe.resolve.coefficients import Coefficients
 from steppe.resolve.geometry import primary_attention
@@ -28,11 +29,25 @@ def build_plan(r: Resolution, coefficients: Coefficients) -> Any:
         sm_count=r.chip.sm_count,
         pcp=r.widths.pcp,
         replicate_short_chunks=r.widths.pcp > 1 and r.widths.dcp > 1,
+        capture_sizes=list(graph_sizes(r)),
         pad_to_capture=refined and r.settings.cudagraph_mode != "NONE",
         funnel=moe_dp_funnel(r),
         capture_ceiling=r.settings.capture_ceiling,
         uniform_width=1 + r.settings.spec_tokens,
         max_model_len=r.settings.max_model_len or 0,
+    )
+
+
+def graph_sizes(r: Resolution) -> tuple[int, ...]:
+    """Token counts the deployment captures graphs at."""
+    s = r.settings
+    return capture_sizes(
+        s.capture_ceiling,
+        s.max_num_batched_tokens,
+        s.max_num_seqs,
+        1 + s.spec_tokens,
+        r.compute_capability[0],
+        stated=bool(r.pool.engine.max_cudagraph_capture_size),
     )
 
 

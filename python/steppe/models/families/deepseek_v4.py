@@ -76,9 +76,14 @@ def sparse_node(block: Block, config: Config, **keys: int | None) -> None:
     block.add("Attention", kind="sparse_mla", n_q=n, n_kv=1, d_h=d, window=window, **keys)
 
 
+def window_node(block: Block, config: Config) -> None:
+    n, d = config.positive("num_attention_heads"), config.positive("head_dim")
+    block.add("Attention", kind="swa", n_q=n, n_kv=1, d_h=d, window=config.positive("sliding_window"))
+
+
 def _window(block: Block, config: Config, module: str) -> None:
-    """A pure window: it reads at most that many tokens, which the node states as its top-k."""
-    sparse_node(block, config, index_topk=config.positive("sliding_window"))
+    """A pure window over the single key-value head."""
+    window_node(block, config)
 
 
 def _compressed(block: Block, config: Config, module: str) -> None:

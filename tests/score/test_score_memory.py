@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from steppe.errors import DeploymentError, DocumentError
-from steppe.score_memory import (
+from steppe.score.memory import (
     GIB,
     Sized,
     Start,

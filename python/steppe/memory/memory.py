@@ -18,6 +18,7 @@ from steppe.memory.groups import LayerGroup
 from steppe.memory.pool import pool_of
 from steppe.resolve.resolved import Resolution
 
+_OWN_CHECKPOINT = (*MTP_METHODS, *EAGLE_METHODS, *PARALLEL_BLOCK_METHODS, "draft_model", "medusa")
 _LOOKAHEAD_METHODS = (*MTP_METHODS, *EAGLE_METHODS, "dspark", "draft_model")
 
 
@@ -45,6 +46,7 @@ class Memory:
         settings = resolution.settings
         layers = cache_layers(resolution)
         self._block_size = layers.block_size
+        _note_draft(resolution)
         extra = _extra_retained(resolution)
         self._limits = _core.CacheLimits(
             max_model_len=longest(resolution),
@@ -200,6 +202,15 @@ class Memory:
     def _usable_bytes(self) -> int:
         r = self._resolution
         return math.ceil(int(r.chip.memory_gib * (1 << 30)) * r.settings.gpu_memory_utilization)
+
+
+def _note_draft(r: Resolution) -> None:
+    """Record that a draft with a checkpoint of its own adds neither weights nor caches here."""
+    if r.settings.spec_method in _OWN_CHECKPOINT and not uses_graph_draft(r):
+        reason = (
+            f"the draft of {r.settings.spec_method} is a checkpoint of its own: its weights and caches are not sized"
+        )
+        r.ledger.assume("draft_memory", 0, reason)
 
 
 def _extra_retained(r: Resolution) -> int:

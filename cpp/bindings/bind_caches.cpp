@@ -3,10 +3,10 @@
 #include <pybind11/stl.h>
 
 #include <cstdint>
-#include <optional>
-#include <stdexcept>
+#include <exception>
 #include <string>
 
+#include "bindings.hpp"
 #include "steppe/caches.hpp"
 #include "steppe/memory.hpp"
 
@@ -74,8 +74,8 @@ Counts bulk(py::ssize_t size, const py::object& out, Query&& query) {
   for (py::ssize_t i = 0; i < size; ++i) {
     try {
       written[i] = query(i);
-    } catch (const std::exception& error) {
-      throw std::invalid_argument("at position " + std::to_string(i) + ": " + error.what());
+    } catch (const steppe::CacheError& error) {
+      throw steppe::CacheError("at position " + std::to_string(i) + ": " + error.what());
     }
   }
   return result;
@@ -184,7 +184,16 @@ std::vector<std::int64_t> startup_of(const CachePool& pool) {
 
 }  // namespace
 
+namespace steppe::bindings {
+
 void bind_caches(py::module_& m) {
+  py::register_local_exception_translator([](std::exception_ptr thrown) {
+    try {
+      if (thrown) std::rethrow_exception(thrown);
+    } catch (const CacheError& error) {
+      py::set_error(py::module_::import("steppe.errors").attr("Error"), error.what());
+    }
+  });
   bind_groups(m);
   bind_capacity(m);
 
@@ -195,6 +204,8 @@ void bind_caches(py::module_& m) {
       .def_property_readonly("bytes_per_block", &CachePool::bytes_per_block)
       .def_property_readonly("limits", &CachePool::limits)
       .def("startup_blocks", py::overload_cast<>(&CachePool::startup_blocks, py::const_))
+      .def("startup_blocks_at", py::overload_cast<std::int64_t>(&CachePool::startup_blocks, py::const_),
+           py::arg("max_model_len"), "Start-up blocks of a request of another length.")
       .def("startup_blocks_by_group", &startup_of)
       .def("admission_blocks", &CachePool::admission_blocks, py::arg("tokens"), py::arg("encoder_tokens") = 0)
       .def("admission_blocks_by_group", &admission_of, py::arg("tokens"), py::arg("encoder_tokens") = 0)
@@ -258,3 +269,5 @@ void bind_caches(py::module_& m) {
 
   bind_requests(m);
 }
+
+}  // namespace steppe::bindings

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "steppe/batch.hpp"
@@ -72,6 +73,7 @@ struct FeaturePlan {
   std::int32_t uniform_width = 1;     // tokens of a uniform decode row: 1 + speculative tokens
   std::int64_t max_model_len = 0;     // 0 = not stated
   std::int32_t funnel = 1;            // data-parallel ranks whose rows reach this rank's experts
+  std::vector<std::int32_t> capture_sizes;  // token counts graphs are captured at, ascending
 
   int count() const noexcept {
     return kFixedFeatures + static_cast<int>(reads.size()) + static_cast<int>(pairs.size());
@@ -88,9 +90,8 @@ struct Features {
 // Tokens the slowest decode-context rank reads of a context of `tokens` (at least one where there are any).
 std::int64_t shard_tokens(std::int64_t tokens, std::int32_t dcp, std::int32_t interleave) noexcept;
 
-// Token count the engine runs for `tokens` rows: 1, 2, 4, multiples of 8 to 256, then of 16, up to the ceiling;
-// above it the count itself. (vllm/config/vllm.py, cudagraph capture sizes)
-std::int64_t captured_size(std::int64_t tokens, std::int64_t ceiling) noexcept;
+// The captured size that holds `tokens` rows; 0 where none does and the step runs at its own size.
+std::int64_t captured_size(std::int64_t tokens, std::span<const std::int32_t> sizes) noexcept;
 
 // Causal pairs of `s` new tokens on `c` cached ones under a window (0 = full).
 double causal_pairs(std::int64_t s, std::int64_t c, std::int64_t window) noexcept;

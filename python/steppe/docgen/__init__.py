@@ -1,7 +1,10 @@
-"""Generates `docs/reference/divergences.md` from the notes that stand beside the code they concern.
+"""Generates the reference pages of the documentation from the package itself.
+
+`docs/reference/divergences.md` is made from the notes that stand beside the code they concern; the other pages
+(`reference.pages`) from the resolver's tables, the shipped coefficient sets, the catalog, the schemas and the command.
 
 A note is a comment block or a docstring paragraph that holds one of three phrases (`notes.KINDS`).
-`python -m steppe.docgen` writes the page, `--check` fails when the committed page is not what it would write.
+`python -m steppe.docgen` writes the pages, `--check` fails when a committed page is not what it would write.
 """
 
 from steppe.docgen.notes import KINDS, DocgenError, Note, scan

@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import Final
 
 from steppe.documents import ModelGraph, Node
+from steppe.memory.cache_layers import uses_graph_draft
 from steppe.resolve.precision import WEIGHT_BYTES, served_dtype
 from steppe.resolve.resolved import Resolution, Widths
 
@@ -73,7 +74,7 @@ def rank_weights(r: Resolution) -> Weights:
     layers, experts, replicas = _stack(r, r.graph.stack.counts())
     draft = 0
     speculator = r.graph.speculator
-    if speculator is not None and r.settings.spec_method and _uses_graph_draft(r):
+    if speculator is not None and uses_graph_draft(r):
         parts = _stack(r, speculator.stack.counts())
         draft = parts[0] + parts[1]
         replicas += parts[2]
@@ -91,16 +92,6 @@ def expert_replicas(widths: Widths, experts: int, redundant: int) -> tuple[Fract
         whole = -(-experts // widths.ep)
         return Fraction(whole), Fraction(max(0, -(-(experts + redundant) // widths.ep) - whole))
     return Fraction(experts, widths.tp * widths.dp), Fraction(0)
-
-
-def _uses_graph_draft(r: Resolution) -> bool:
-    """Whether the graph's own speculator is what drafts: methods whose draft is the checkpoint's own part."""
-    return not r.settings.spec_draft and ("mtp" in r.settings.spec_method or r.settings.spec_method == r_method(r))
-
-
-def r_method(r: Resolution) -> str:
-    """The method of the graph's speculator, "" without one."""
-    return r.graph.speculator.method if r.graph.speculator is not None else ""
 
 
 def _stack(r: Resolution, counts: dict[str, int]) -> tuple[int, int, int]:
@@ -151,7 +142,8 @@ def _grouped(r: Resolution, node: Node) -> tuple[Fraction, Fraction, Fraction]:
 def _vocabulary(r: Resolution) -> tuple[int, int]:
     """(embedding, head) bytes: the table at the checkpoint's width over tp; a tied head adds nothing."""
     shape = r.graph.globals_
-    rows = -(-shape.vocab_size // VOCABULARY_PADDING) * VOCABULARY_PADDING
+    padding = VOCABULARY_PADDING if has_checkpoint_scales(r.graph) else 1
+    rows = -(-shape.vocab_size // padding) * padding
     dtype = shape.embedding_dtype or shape.weight_dtype
     table = Fraction(rows * shape.hidden_size, r.widths.tp) * Fraction(WEIGHT_BYTES[dtype])
     head = Fraction(0)

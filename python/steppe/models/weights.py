@@ -26,8 +26,8 @@ class Weight:
             keys["weight_dtype"] = self.dtype
             if self.block:
                 keys["weight_block"] = self.block
-        if self.compute != default.compute or (self.compute and keys):
-            keys["compute_dtype"] = self.compute or self.dtype
+        if self.compute:
+            keys["compute_dtype"] = self.compute
         return keys
 
 

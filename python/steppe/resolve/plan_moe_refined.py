@@ -42,9 +42,9 @@ BACKEND_KERNELS: dict[str, tuple[str, ...]] = {
 }
 QUANTIZED_ACTIVATIONS = {"flashinfer_trtllm_afp8": "w4a8_mxfp4_mxfp8/modular"}
 LAW_DTYPE = {"bf16": "bfloat16", "fp16": "bfloat16", "mxfp4": "w4a16_mxfp4", "int4": "int4_wo", "int8": "fp8"}
-SHARED_OVERLAP_ROWS = (
-    256  # shared experts run on a second stream up to here (vllm/envs.py, VLLM_SHARED_EXPERTS_STREAM_TOKEN_THRESHOLD)
-)
+# Shared experts run on a second stream up to here (vllm/envs.py:303,
+# vllm/model_executor/layers/fused_moe/runner/shared_experts.py:111-121).
+SHARED_OVERLAP_ROWS = 256
 
 
 class RefinedExperts:

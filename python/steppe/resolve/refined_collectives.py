@@ -13,9 +13,9 @@ from steppe.resolve.resolved import Placement, Resolution
 
 # Bytes an element is dispatched at, scales included, by the experts' stored weights (composition.md 2).
 DISPATCH_BYTES = {"fp8_block": 1 + 4 / 128, "nvfp4": 0.5625}
-# All-reduces up to this size are fused with the norm behind them, MiB by ranks
-# (vllm/compilation/passes/fusion/allreduce_rms_fusion.py).
-FUSED_LIMIT_MIB = {2: 64, 4: 32, 8: 8}
+# All-reduces up to this size are fused with the norm behind them: MiB by ranks, by compute capability
+# (vllm/compilation/passes/fusion/allreduce_rms_fusion.py:104-129).
+FUSED_LIMIT_MIB = {(10, 0): {2: 64.0, 4: 32.0, 8: 1.0, 16: 64.0}, (10, 3): {2: 64.0, 4: 64.0, 8: 4.0, 16: 64.0}}
 
 
 class RefinedCollectives(Collectives):
@@ -167,13 +167,13 @@ class RefinedCollectives(Collectives):
         smooth = self.c.law("collective", f"vllm_graph/all_reduce/{ranks}") if self._fuses() else None
         if smooth is not None:
             protocols = _protocols(smooth)
-            head = [bytes_per_row, FUSED_LIMIT_MIB.get(ranks, 0) * 2.0**20, *protocols.values()]
+            limits = FUSED_LIMIT_MIB.get(self.r.compute_capability, {})
+            head = [bytes_per_row, limits.get(ranks, 0.0) * 2.0**20, *protocols.values()]
         return head + [number(value) for point in zip(sizes, times, strict=True) for value in point]
 
     def _fuses(self) -> bool:
         """Fused all-reduce and norm on data-centre Blackwell does not take the dispatch step of the measured curve."""
-        capability = self.r.chip.compute_capability
-        return self.r.settings.fuse_allreduce_rms and capability is not None and int(capability) == 10
+        return self.r.settings.fuse_allreduce_rms and self.r.compute_capability in FUSED_LIMIT_MIB
 
 
 def _protocols(law: Law) -> dict[str, float]:

@@ -148,8 +148,7 @@ class RefinedLaws:
     def _paths(self, wide: str) -> tuple[str, ...]:
         backend = self.r.settings.attention_backend
         if backend == "FLASHINFER":
-            data_centre = self.r.chip.compute_capability is not None and int(self.r.chip.compute_capability) == 10
-            return ("trtllm",) if data_centre else ("fi",)
+            return ("trtllm",) if self.r.compute_capability[0] == 10 else ("fi",)
         if backend == "TRITON_ATTN":
             return ("triton",)
         version = self.r.settings.flash_attention_version

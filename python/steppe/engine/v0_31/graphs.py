@@ -20,3 +20,34 @@ def capture_ceiling(max_num_seqs: int, query_len: int, max_num_batched_tokens: i
     """
     limit = CEILING_MAJOR_10 if major == 10 else CEILING
     return min(max_num_seqs * query_len * 2, limit, max_num_batched_tokens)
+
+
+def capture_sizes(
+    ceiling: int, max_num_batched_tokens: int, max_num_seqs: int, query_len: int, major: int, *, stated: bool
+) -> tuple[int, ...]:
+    """Token counts graphs are captured at, ascending (vllm/config/vllm.py:2455-2596).
+
+    1, 2, 4, multiples of 8 below 256 and of 16 from there, up to the ceiling; the token budget where it lies below;
+    and, unless the ceiling was stated, the uniform decode batches: `max_num_seqs` alone at one token a request, a grid
+    of request counts times `query_len` at more.
+    """
+    top = min(ceiling, max_num_batched_tokens)
+    sizes = {size for size in (1, 2, 4) if size <= top}
+    sizes.update(range(8, min(top + 1, 256), 8))
+    sizes.update(range(256, top + 1, 16))
+    if max_num_batched_tokens <= top:
+        sizes.add(max_num_batched_tokens)
+    if not stated:
+        decodes = _uniform_decodes(ceiling, max_num_seqs, query_len, major)
+        sizes.update(size for size in decodes if size <= max_num_batched_tokens)
+    return tuple(sorted(sizes))
+
+
+def _uniform_decodes(ceiling: int, max_num_seqs: int, query_len: int, major: int) -> list[int]:
+    if query_len == 1:
+        return [max_num_seqs] if max_num_seqs <= ceiling else []
+    most = min(max_num_seqs, CEILING_MAJOR_10 if major == 10 else CEILING)
+    counts = {n for n in (1, 2, 4, most) if n <= most}
+    counts.update(range(8, min(most + 1, 256), 8))
+    counts.update(range(256, most + 1, 16))
+    return [n * query_len for n in sorted(counts) if n * query_len <= ceiling]

@@ -341,6 +341,18 @@ def collective(p: Law, nbytes: Number) -> Array:
     return np.asarray((slow**-3 + fast**-3) ** (-1 / 3.0))
 
 
+def copies(topk: Number, ranks: Number, *, once_a_rank: bool) -> Number:
+    """Ranks besides its own a token is sent to: each expert's, or each rank once."""
+    if once_a_rank:
+        return (ranks - 1) * (1 - (1 - 1 / ranks) ** topk)
+    return topk * (ranks - 1) / ranks
+
+
+def moe_exchange(p: Law, tokens: Number, nbytes: Number) -> Array:
+    """A point-to-point exchange of experts: `tokens` of this rank, `nbytes` = tokens * hidden * p["bytes"] * copies."""
+    return np.asarray(p["a"] + p["c"] * tokens + nbytes / p["R"])
+
+
 def all_reduce_curve(p: Law, nbytes: Number) -> Array:
     """vLLM's own all-reduce as measured: log-log between points, flat below the first, proportional above the last."""
     x, y = np.log(np.asarray(p["bytes"], float)), np.log(np.asarray(p["us"], float))

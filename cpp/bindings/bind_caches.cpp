@@ -3,8 +3,7 @@
 #include <pybind11/stl.h>
 
 #include <cstdint>
-#include <optional>
-#include <stdexcept>
+#include <exception>
 #include <string>
 
 #include "bindings.hpp"
@@ -75,8 +74,8 @@ Counts bulk(py::ssize_t size, const py::object& out, Query&& query) {
   for (py::ssize_t i = 0; i < size; ++i) {
     try {
       written[i] = query(i);
-    } catch (const std::exception& error) {
-      throw std::invalid_argument("at position " + std::to_string(i) + ": " + error.what());
+    } catch (const steppe::CacheError& error) {
+      throw steppe::CacheError("at position " + std::to_string(i) + ": " + error.what());
     }
   }
   return result;
@@ -188,6 +187,13 @@ std::vector<std::int64_t> startup_of(const CachePool& pool) {
 namespace steppe::bindings {
 
 void bind_caches(py::module_& m) {
+  py::register_local_exception_translator([](std::exception_ptr thrown) {
+    try {
+      if (thrown) std::rethrow_exception(thrown);
+    } catch (const CacheError& error) {
+      py::set_error(py::module_::import("steppe.errors").attr("Error"), error.what());
+    }
+  });
   bind_groups(m);
   bind_capacity(m);
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -20,7 +19,7 @@ std::int64_t max_in_flight_tokens(std::int64_t pipeline_stages, bool async_sched
   // asynchronous, which is what the default model runner holds. The older runner holds pp batches once pp > 1
   // (vllm/config/vllm.py:591-602), so a window group is charged up to one token budget too much under it.
   if (pipeline_stages < 1 || max_num_batched_tokens < 0) {
-    throw std::invalid_argument("pipeline_stages must be >= 1 and max_num_batched_tokens >= 0");
+    throw CacheError("pipeline_stages must be >= 1 and max_num_batched_tokens >= 0");
   }
   return multiply(add(pipeline_stages, async_scheduling ? 1 : 0), max_num_batched_tokens);
 }
@@ -177,9 +176,9 @@ CachePool::CachePool(std::vector<CacheGroup> groups, std::vector<std::int64_t> b
                      CacheLimits limits)
     : groups_(std::move(groups)), bytes_per_block_(std::move(bytes_per_block)), limits_(limits) {
   detail::check(limits_);
-  if (bytes_per_block_.empty()) throw std::invalid_argument("a cache pool needs one bytes_per_block a stage");
+  if (bytes_per_block_.empty()) throw CacheError("a cache pool needs one bytes_per_block a stage");
   for (const std::int64_t bytes : bytes_per_block_) {
-    if (bytes < 1) throw std::invalid_argument("bytes_per_block must be >= 1");
+    if (bytes < 1) throw CacheError("bytes_per_block must be >= 1");
   }
   for (const CacheGroup& group : groups_) {
     detail::check(group);
@@ -198,13 +197,13 @@ CachePool::CachePool(std::vector<CacheGroup> groups, std::vector<std::int64_t> b
 
 void CachePool::check_tokens(std::int64_t tokens) const {
   if (tokens > limits_.max_model_len) {
-    throw std::out_of_range("token count " + std::to_string(tokens) + " is above max_model_len " +
-                            std::to_string(limits_.max_model_len));
+    throw CacheError("token count " + std::to_string(tokens) + " is above max_model_len " +
+                     std::to_string(limits_.max_model_len));
   }
 }
 
 std::int64_t CachePool::startup_blocks(std::int64_t max_model_len) const {
-  if (max_model_len < 1) throw std::out_of_range("max_model_len must be >= 1");
+  if (max_model_len < 1) throw CacheError("max_model_len must be >= 1");
   std::int64_t total = 0;
   for (const Class& c : classes_) {
     total = add(total, multiply(c.count, steppe::startup_blocks(c.group, limits_, max_model_len)));
@@ -214,7 +213,7 @@ std::int64_t CachePool::startup_blocks(std::int64_t max_model_len) const {
 
 std::int64_t CachePool::admission_blocks(std::int64_t tokens, std::int64_t encoder_tokens) const {
   check_tokens(tokens);
-  if (encoder_tokens < 0) throw std::out_of_range("encoder_tokens must be >= 0");
+  if (encoder_tokens < 0) throw CacheError("encoder_tokens must be >= 0");
   if (tokens <= 0) return 0;
   std::int64_t total = 0;
   for (const Class& c : classes_) {
@@ -256,7 +255,7 @@ std::int64_t CachePool::held_blocks(const CacheStep& step) const {
 }
 
 std::int64_t CachePool::bytes(std::int64_t blocks, std::size_t stage) const {
-  if (stage >= bytes_per_block_.size()) throw std::out_of_range("no such pipeline stage");
+  if (stage >= bytes_per_block_.size()) throw CacheError("no such pipeline stage");
   return multiply(blocks, bytes_per_block_[stage]);
 }
 
@@ -271,7 +270,7 @@ void RequestBlocks::schedule(const CachePool& pool, std::int64_t computed, std::
   for (std::int64_t tokens = 0; tokens < in_flight && unsettled < depth_; ++unsettled) {
     tokens += sizes_[depth_ - 1 - unsettled];
   }
-  if (unsettled == kMaxDepth) throw std::out_of_range("too many steps of one request in flight");
+  if (unsettled == kMaxDepth) throw CacheError("too many steps of one request in flight");
   std::copy(ends_ + (depth_ - unsettled), ends_ + depth_, ends_);
   std::copy(sizes_ + (depth_ - unsettled), sizes_ + depth_, sizes_);
   depth_ = unsettled;
@@ -285,7 +284,7 @@ void RequestBlocks::schedule(const CachePool& pool, std::int64_t computed, std::
 }
 
 std::int64_t RequestBlocks::held(const CachePool& pool, std::size_t group) const {
-  if (group >= pool.groups().size()) throw std::out_of_range("no such cache group");
+  if (group >= pool.groups().size()) throw CacheError("no such cache group");
   if (!scheduled_once_) return 0;
   return held_blocks(pool.groups()[group], pool.limits(), step_, slots_, {ends_, depth_ - 1});
 }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <stdexcept>
 
 #include "steppe/caches.hpp"
 
@@ -11,7 +10,7 @@ namespace steppe::detail {
 // Every length and count is far below 2^53, so products of two of them are the only place that can overflow.
 inline constexpr std::int64_t kLargest = std::int64_t{1} << 53;
 
-[[noreturn]] inline void overflow() { throw std::overflow_error("a size does not fit 64 bits"); }
+[[noreturn]] inline void overflow() { throw CacheError("a size does not fit 64 bits"); }
 
 inline std::int64_t multiply(std::int64_t a, std::int64_t b) {
   std::int64_t product = 0;
@@ -36,7 +35,7 @@ inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
 }
 
 inline void require(bool holds, const char* what) {
-  if (!holds) throw std::invalid_argument(what);
+  if (!holds) throw CacheError(what);
 }
 
 inline void check(const CacheLimits& limits) {
@@ -76,7 +75,7 @@ inline std::int64_t check(const CacheStep& step, const CacheLimits& limits) {
               step.encoder_tokens <= kLargest,
           "prompt and encoder_tokens must be in [0, 2^53]");
   if (step.computed > limits.max_model_len || step.scheduled > limits.max_model_len - step.computed) {
-    throw std::out_of_range("a step ends above max_model_len");
+    throw CacheError("a step ends above max_model_len");
   }
   return step.computed + step.scheduled;
 }

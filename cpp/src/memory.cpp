@@ -2,14 +2,13 @@
 
 #include <algorithm>
 #include <limits>
-#include <stdexcept>
 
 #include "caches_checked.hpp"
 
 namespace steppe {
 
 std::int64_t estimated_max_model_len(const CachePool& pool, std::size_t stage, std::int64_t available_bytes) {
-  if (stage >= pool.bytes_per_block().size()) throw std::out_of_range("no such pipeline stage");
+  if (stage >= pool.bytes_per_block().size()) throw CacheError("no such pipeline stage");
   if (available_bytes <= 0) return 0;
   const std::int64_t blocks = available_bytes / pool.bytes_per_block()[stage];
   const auto fits = [&](std::int64_t length) { return pool.startup_blocks(length) <= blocks; };
@@ -30,7 +29,7 @@ std::int64_t estimated_max_model_len(const CachePool& pool, std::size_t stage, s
 CacheCapacity cache_capacity(const CachePool& pool, std::span<const std::int64_t> available_bytes) {
   const auto& bytes_per_block = pool.bytes_per_block();
   if (available_bytes.size() != bytes_per_block.size()) {
-    throw std::invalid_argument("one byte budget a pipeline stage is needed");
+    throw CacheError("one byte budget a pipeline stage is needed");
   }
   CacheCapacity out;
   out.startup_blocks = pool.startup_blocks();

@@ -42,14 +42,14 @@ struct GemmTerm {
     for (std::size_t i = 0; i < 3 && p[26 + 3 * i] > 0; ++i) {
       const double tm = p[26 + 3 * i], tn = p[27 + 3 * i];
       const double unit = p[12] * 1e-3 + 2 * tm * tn * sms / (peak * p[9]);  // us per unit of k, one tile on one SM
-      law.tiles[i] = {tm, std::ceil(n / tn) / sms, k * unit + p[11] * tm * tn / 16384, p[25 + 3 * i]};
+      const double edge = p[11] * tm * tn / 16384;
+      law.tiles[i] = {tm, std::ceil(n / tn) / sms, k * unit + edge, edge, p[25 + 3 * i]};
       ++law.tile_count;
     }
     law.theta = p[13];
     law.throttle = p[14];
     law.throttle_us = p[15];
     law.split_us = p[16];
-    law.split_edge = p[11] * 64 * 64 / 16384;
     law.t0 = p[17];
     law.row_us = p[18] + p[19] * std::ceil(k / p[20]) * p[20] / 2048;
     law.multi_us = p[21];
@@ -245,6 +245,13 @@ struct CurveTerm {
   double bytes, smooth_bytes;
   laws::TwoProtocols smooth;
   std::vector<laws::CurvePoint> points;
+  static const char* fault(Numbers p) {
+    for (std::size_t i = kHead; i + 1 < p.size(); i += 2) {
+      if (!(p[i] > 0) || !(p[i + 1] > 0)) return "points must be positive";
+      if (i > kHead && !(p[i] > p[i - 2])) return "points must ascend in bytes";
+    }
+    return nullptr;
+  }
   explicit CurveTerm(Numbers p) : bytes(p[0]), smooth_bytes(p[1]), smooth{p[2], p[3], p[4], p[5]} {
     for (std::size_t i = kHead; i + 1 < p.size(); i += 2) points.push_back({std::log2(p[i]), std::log(p[i + 1])});
   }
@@ -264,14 +271,23 @@ struct HiddenBehind {
   static constexpr std::array inputs = {"rows"};
   std::size_t first, last, behind;
   double limit, fee;
+  static const char* fault(Numbers p) {
+    for (const double index : p.first(3)) {
+      if (!(index >= 0 && index < 65536)) return "refers to terms that do not come before it";
+    }
+    return nullptr;
+  }
   explicit HiddenBehind(Numbers p)
       : first(static_cast<std::size_t>(p[0])), last(static_cast<std::size_t>(p[1])), behind(static_cast<std::size_t>(p[2])),
         limit(p[3]), fee(p[4] * kUs) {}
+  // Seconds added, given what the kernels take in all and what the one they hide behind takes.
+  double of(double rows, double hidden, double cover) const noexcept {
+    return rows > limit ? 0 : fee - std::min(hidden, cover);
+  }
   Cost operator()(const Context& c, const Inputs& in) const noexcept {
-    if (c.f[in[0]] > limit) return {};
     double hidden = 0;
     for (std::size_t i = first; i <= last; ++i) hidden += c.earlier[i];
-    return {fee - std::min(hidden, c.earlier[behind])};
+    return {of(c.f[in[0]], hidden, c.earlier[behind])};
   }
 };
 

@@ -7,12 +7,15 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from numpy.typing import ArrayLike
+
 from steppe import _core
 from steppe._core import Batch, StepEstimate
 from steppe.documents import Deployment, ModelGraph, Scenario
 from steppe.documents.bundle import Bundle, load_bundle, make_bundle
 from steppe.errors import DeploymentError
 from steppe.explanation import Explanation
+from steppe.memory import FixedBytes, KvCapacity, Memory
 from steppe.resolve.choices import resolve
 from steppe.resolve.coefficients import Coefficients, Scope
 from steppe.resolve.plan import build_plan
@@ -36,6 +39,8 @@ class Kernel:
         self._coefficients = coefficients
         self._core = _core.Kernel(plan)
         self.step_time = self._core.step_time
+        self._memory = Memory(resolution, coefficients)
+        self._fixed = self._memory.fixed_bytes()  # here, so that a missing magnitude is refused at once
 
     @classmethod
     def build(
@@ -97,6 +102,41 @@ class Kernel:
     def explain(self, batch: Batch) -> Explanation:
         """Every term of one step, as a table a person can read."""
         return Explanation(f"{str(self)[8:-1]}: {batch!r}"[:120], self.step_time(batch))
+
+    # -- memory -------------------------------------------------------------------------------------------------
+
+    @property
+    def memory(self) -> Memory:
+        """Everything about memory: cache groups, holdings, admission, capacity."""
+        return self._memory
+
+    def fixed_bytes(self) -> FixedBytes:
+        """Bytes a rank holds whatever it serves: weights, activations, graphs, buffers; `total` is their sum."""
+        return self._fixed
+
+    def pre_snapshot_bytes(self) -> int:
+        """Bytes in place before the engine's memory snapshot, outside its budget."""
+        return self._memory.pre_snapshot_bytes()
+
+    def sequence_variable_bytes(self, tokens: int | ArrayLike) -> Any:
+        """Bytes of the caches that grow with a request, for one token count or an array of them."""
+        return self._memory.sequence_variable_bytes(tokens)
+
+    def sequence_bounded_bytes_at(self, tokens: int | ArrayLike) -> Any:
+        """Bytes of window and chunked caches at so many computed tokens, for one count or an array."""
+        return self._memory.sequence_bounded_bytes_at(tokens)
+
+    def sequence_fixed_bytes(self) -> int:
+        """Bytes a request holds at any length: recurrent state in modes none and align, rings."""
+        return self._memory.sequence_fixed_bytes()
+
+    def sequence_admission_bytes(self, tokens: int | ArrayLike) -> Any:
+        """Bytes the admission gate charges a waiting request, for one token count or an array."""
+        return self._memory.sequence_admission_bytes(tokens)
+
+    def kv_capacity(self) -> KvCapacity:
+        """Blocks, tokens and requests that fit; raises `DeploymentError` with the shortfall when the model does not."""
+        return self._memory.kv_capacity()
 
     # -- what was decided ---------------------------------------------------------------------------------------
 

@@ -23,7 +23,12 @@ def test_resources_and_sums(golden: Golden) -> None:
         estimate, expect = golden.kernel.step_time(batch), case["expect"]
         assert estimate.tokens == expect["tokens"]
         compared = [
-            (f"batches.per_resource_ns.{name}", estimate.per_resource[name], expect["per_resource_ns"].get(name, 0), RESOURCE_NS)
+            (
+                f"batches.per_resource_ns.{name}",
+                estimate.per_resource[name],
+                expect["per_resource_ns"].get(name, 0),
+                RESOURCE_NS,
+            )
             for name in RESOURCES
         ]
         compared += [

@@ -418,3 +418,29 @@ def test_every_catalog_model_is_sized() -> None:
         assert made.fixed_bytes().weights > 0
         sized += 1
     assert sized >= len(names) * 3 // 4
+
+
+def test_a_draft_of_its_own_is_recorded_as_not_sized() -> None:
+    speculative = {"method": "eagle3", "num_spec_tokens": 3, "draft": "some-eagle3"}
+    r = resolution(dense(), speculative=speculative)
+    from deployments import Magnitudes
+
+    from steppe.memory import Memory
+
+    Memory(r, Magnitudes(MAGNITUDES))
+    assert any(each.name == "draft_memory" for each in r.ledger.assumptions)
+
+
+def test_buffers_of_an_unstated_length_are_an_assumption() -> None:
+    from steppe.catalog import Catalog
+    from steppe.memory.fixed import engine_buffer_bytes
+
+    graph = Catalog().model("deepseek-v3.2")
+    unstated = graph.globals_.model_copy(update={"max_position_embeddings": None})
+    silent = graph.model_copy(update={"globals_": unstated})
+    r = resolution(silent, hardware="h200", parallel={"tp": 8}, cache_dtype="fp8")
+
+    size = engine_buffer_bytes(r)
+    assert any(each.name == "engine_buffers_max_model_len" for each in r.ledger.assumptions)
+    stated = resolution("deepseek-v3.2", hardware="h200", parallel={"tp": 8}, cache_dtype="fp8", max_model_len=163840)
+    assert engine_buffer_bytes(stated) == size

@@ -134,6 +134,14 @@ def test_modelopt_wildcards_and_cache() -> None:
     assert g["global"]["kv_cache_dtype"] == "fp8"
 
 
+def test_a_compressed_tensors_cache_scheme_does_not_reach_a_latent_cache() -> None:
+    quant = group(8, "float", ignore=["lm_head"], kv_cache_scheme={"num_bits": 8, "type": "float"})
+    assert graph(small.LLAMA, quant)["global"]["kv_cache_dtype"] == "fp8"
+    assert "kv_cache_dtype" not in graph(small.DEEPSEEK, quant)["global"]
+    modelopt = {"quant_method": "modelopt", "quant_algo": "FP8", "kv_cache_quant_algo": "NVFP4"}
+    assert graph(small.DEEPSEEK, modelopt)["global"]["kv_cache_dtype"] == "nvfp4"
+
+
 def test_modelopt_quantizes_the_head_unless_it_is_excluded() -> None:
     g = graph(small.LLAMA, {"quant_method": "modelopt", "quant_algo": "FP8", "ignore": []})
     assert stored(g, head=True)["lm_head"] == ("fp8", "", "")

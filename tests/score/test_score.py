@@ -17,10 +17,10 @@ from rich.console import Console
 
 import steppe
 from steppe.errors import DeploymentError, DocumentError, Error
-from steppe.score import Built, Launch, Point, Row, predict, read_points, rows_json
-from steppe.score_build import build, documents, experts_of, model_of
-from steppe.score_report import markdown, plots, terminal
-from steppe.score_stats import cells, figures, spearman, summary
+from steppe.score.build import build, documents, experts_of, model_of
+from steppe.score.points import Built, Launch, Point, Row, predict, read_points, rows_json
+from steppe.score.report import markdown, plots, terminal
+from steppe.score.stats import cells, figures, spearman, summary
 
 GOLDEN = Path(os.environ.get("STEPPE_GOLDEN", Path(__file__).parents[2] / "../shared/golden"))
 POINTS = GOLDEN.parent / "accuracy/serving_points.csv"

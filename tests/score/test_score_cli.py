@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from steppe import score_build, score_memory
+from steppe.score import build as score_build
+from steppe.score import memory as score_memory
 from steppe.cli import app
 from steppe.errors import DeploymentError, DocumentError
-from steppe.score import Built, Launch
+from steppe.score.points import Built, Launch
 
 runner = CliRunner()
 

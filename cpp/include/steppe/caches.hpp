@@ -13,9 +13,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <stdexcept>
 #include <vector>
 
 namespace steppe {
+
+// A cache description, a step or a token count that cannot be, or a size beyond 64 bits.
+class CacheError : public std::invalid_argument {
+ public:
+  using std::invalid_argument::invalid_argument;
+};
 
 // How blocks of a group come and go. Geometry is not here: it is in the group's bytes.
 enum class CacheKind : std::uint8_t {
@@ -95,7 +102,7 @@ class CachePool {
   const std::vector<std::int64_t>& bytes_per_block() const noexcept { return bytes_per_block_; }
   const CacheLimits& limits() const noexcept { return limits_; }
 
-  // Blocks over all groups. Token counts <= 0 are 0 blocks; above max_model_len std::out_of_range.
+  // Blocks over all groups. Token counts <= 0 are 0 blocks; above max_model_len CacheError.
   std::int64_t startup_blocks() const { return startup_blocks(limits_.max_model_len); }
   std::int64_t startup_blocks(std::int64_t max_model_len) const;
   std::int64_t admission_blocks(std::int64_t tokens, std::int64_t encoder_tokens = 0) const;
@@ -107,7 +114,7 @@ class CachePool {
   // slots were kept; use RequestBlocks to follow a request exactly.
   std::int64_t held_blocks(const CacheStep& step) const;
 
-  // blocks x bytes of a block on `stage`; throws std::overflow_error rather than wrap.
+  // blocks x bytes of a block on `stage`; throws CacheError rather than wrap.
   std::int64_t bytes(std::int64_t blocks, std::size_t stage = 0) const;
 
  private:

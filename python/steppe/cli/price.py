@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from steppe.breakdown import RESOURCES
 from steppe.cli import deployment as options
 from steppe.cli.deployment import open_kernel
 from steppe.errors import Error
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from steppe._core import StepEstimate
     from steppe.kernel import Kernel
 
+WIDE = 100  # columns from which the table also names the largest terms
 TYPICAL = ("1@1024", "16@1024", "64@2048", "256@2048", "p2048", "p8192", "64@2048+p2048")
 
 DECODE = Annotated[
@@ -95,25 +97,30 @@ def _as_json(text: str, e: StepEstimate) -> dict[str, Any]:
 
 
 def _print_prices(kernel: Kernel, priced: list[tuple[str, StepEstimate]]) -> None:
+    from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(
-        title=str(kernel)[1:-1],
-        caption="milliseconds on one rank; step is the sum of the resources",
-        title_justify="left",
-    )
-    for name in ("step", "tokens", "step ms", "sm", "hbm", "nvlink", "nic", "host", "bottleneck", "largest terms"):
-        table.add_column(name, justify="left" if name in ("step", "bottleneck", "largest terms") else "right")
-    for text, e in priced:
-        resources = [f"{ns / 1e6:.3f}" if ns else "-" for ns in e.per_resource.values()]
-        table.add_row(text, str(e.tokens), f"{e.no_overlap / 1e6:.3f}", *resources, e.bottleneck, largest_terms(e))
+    used = [name for name in RESOURCES if any(e.per_resource[name] for _, e in priced)]
     console = Console()
+    wide = console.width >= WIDE
+    table = Table(title=str(kernel)[1:-1], caption="milliseconds on one rank", title_justify="left", box=SIMPLE_HEAD)
+    for name, side in (("step", "left"), ("tokens", "right"), ("ms", "right")):
+        table.add_column(name, justify=side, no_wrap=True)  # type: ignore[arg-type]
+    for name in used:
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("bottleneck", no_wrap=True)
+    if wide:
+        table.add_column("most of it", no_wrap=True)
+    for text, e in priced:
+        resources = [f"{e.per_resource[name] / 1e6:.2f}" if e.per_resource[name] else "-" for name in used]
+        most = [largest_terms(e)] if wide else []
+        table.add_row(text, f"{e.tokens:,}", f"{e.no_overlap / 1e6:.2f}", *resources, e.bottleneck, *most)
     console.print(table)
     console.print(rests_on(kernel))
 
 
-def largest_terms(e: StepEstimate, most: int = 3) -> str:
+def largest_terms(e: StepEstimate, most: int = 2) -> str:
     """Names and shares of the terms that take most of a step."""
     from steppe.breakdown import by_stage
 
@@ -122,7 +129,7 @@ def largest_terms(e: StepEstimate, most: int = 3) -> str:
         for name, ns in terms.items():
             sums[name] = sums.get(name, 0) + ns
     top = sorted(sums.items(), key=lambda item: -item[1])[:most]
-    return ", ".join(f"{name} {100 * ns / max(1, e.no_overlap):.0f} %" for name, ns in top)
+    return ", ".join(f"{name} {100 * ns / max(1, e.no_overlap):.0f}%" for name, ns in top)
 
 
 def rests_on(kernel: Kernel) -> str:

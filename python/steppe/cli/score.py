@@ -33,7 +33,7 @@ def score(
     if plot is not None:
         if memory:
             raise typer.BadParameter("--plot draws serving points; leave it out with --memory")
-        from steppe.score_report import plots
+        from steppe.score.report import plots
 
         for path in plots(rows, plot):
             console.print(f"wrote {path}")
@@ -47,8 +47,8 @@ def score(
 
 
 def _serving(file: Path) -> tuple[list[Any], dict[str, object], Any, str]:
-    from steppe.score import predict, read_points, rows_json
-    from steppe.score_report import markdown, terminal
+    from steppe.score.points import predict, read_points, rows_json
+    from steppe.score.report import markdown, terminal
 
     points = read_points(file)
     with Progress(console=Console(stderr=True), transient=True) as bar:
@@ -58,7 +58,7 @@ def _serving(file: Path) -> tuple[list[Any], dict[str, object], Any, str]:
 
 
 def _memory(file: Path) -> tuple[list[Any], dict[str, object], Any, str]:
-    from steppe.score_memory import measure, read_starts, report_json, terminal, to_markdown
+    from steppe.score.memory import measure, read_starts, report_json, terminal, to_markdown
 
     rows = measure(read_starts(file))
     return rows, report_json(rows), terminal(rows), to_markdown(rows)

@@ -216,7 +216,13 @@ def _from_nodes(r: Resolution, blocks: HybridBlocks) -> Iterator[CacheSpec]:
     if speculator is not None and uses_graph_draft(r):
         for name in layer_order(speculator.stack):
             for spec in _of_kind(r, name, blocks):
-                yield replace(spec, dcp_sharded=False)
+                yield _as_draft(r, spec)
+
+
+def _as_draft(r: Resolution, spec: CacheSpec) -> CacheSpec:
+    """A draft runs without decode context parallelism: under a sharded target its cache stays whole
+    (vllm/v1/worker/gpu/model_runner.py:566-576)."""
+    return replace(spec, dcp_sharded=False) if r.widths.dcp > 1 and spec.kind != "mamba" else spec
 
 
 def _of_kind(r: Resolution, name: str, blocks: HybridBlocks) -> Iterator[CacheSpec]:
@@ -287,8 +293,9 @@ def _maker(r: Resolution, blocks: HybridBlocks) -> Callable[[StatedCache, bool],
         key = (cache.id, draft)
         if key not in made:
             spec = stated_spec(r, cache, blocks)
-            sharded = cache.dcp_sharded if cache.dcp_sharded is not None else not (draft or cache.draft)
-            made[key] = spec if spec.kind == "mamba" else replace(spec, dcp_sharded=sharded)
+            if cache.dcp_sharded is False and spec.kind != "mamba":
+                spec = replace(spec, dcp_sharded=False)
+            made[key] = _as_draft(r, spec) if draft or cache.draft else spec
         return made[key]
 
     return make

@@ -12,7 +12,6 @@ from typing import Final, Protocol
 from steppe.documents import Node
 from steppe.engine.v0_31.caches import context_chunk
 from steppe.errors import CoefficientError
-from steppe.memory.cache_layers import longest
 from steppe.memory.weights import Weights, rank_weights
 from steppe.resolve.resolved import Resolution
 
@@ -26,6 +25,7 @@ INDEX_ROWS_PER_TOKEN: Final = 40  # vllm/v1/attention/backends/mla/indexer.py:79
 LATENT_ROWS_PER_TOKEN: Final = 5  # vllm/v1/attention/backends/mla/flashmla_sparse.py:305-312
 PREFILL_CHUNK: Final = 4  # requests gathered at once (vllm/models/deepseek_v41/attention.py:194-197)
 RECORD_SCALE_BYTES: Final = 4
+UNSTATED_LENGTH: Final = 163_840  # tokens; DeepSeek-V3.2's own
 
 
 class Lookup(Protocol):
@@ -135,7 +135,7 @@ def engine_buffer_bytes(r: Resolution) -> int:
     """Buffers whose size the engine's source fixes: sparse prefill gathers, index logits, latent context workspace.
 
     The gathers share one workspace, which is as large as the largest of them (vllm/v1/worker/workspace.py:178-204); the
-    index scorer's logits stand beside it. A length that is not stated counts as 1,048,576 tokens.
+    index scorer's logits stand beside it. Where max_model_len is not stated 163,840 tokens are assumed.
 
     KNOWN over-charge: DeepSeek-V4.1's prefill workspace and its index logits are added to the activation scratch, where
     the engine holds the larger of each pair: the profile frees the logits before the experts run, and the experts' own
@@ -161,9 +161,16 @@ def engine_buffer_bytes(r: Resolution) -> int:
 # --- engine buffers -----------------------------------------------------------------------------------------------
 
 
+def _length(r: Resolution) -> int:
+    stated = r.settings.max_model_len
+    if stated is None:
+        r.ledger.assume("engine_buffers_max_model_len", UNSTATED_LENGTH, "sizes the gathers of sparse attention")
+    return stated or UNSTATED_LENGTH
+
+
 def _index_gather(r: Resolution, node: Node) -> int:
     """Keys of the contexts an index scorer reads at once, with their scales."""
-    rows = INDEX_ROWS_PER_TOKEN * longest(r) // max(1, node.compress_ratio or 1)
+    rows = INDEX_ROWS_PER_TOKEN * _length(r) // max(1, node.compress_ratio or 1)
     return rows * ((node.d_h or 0) + RECORD_SCALE_BYTES) + RADIX_WORKSPACE_BYTES
 
 
@@ -178,7 +185,7 @@ def _sparse_gather(r: Resolution, node: Node) -> int:
     size, rank = node.d_h or 0, node.kv_lora_rank or 512
     if not r.settings.cache_dtype.endswith("_ds_mla"):
         return 2 * tokens * padded * size
-    rows = LATENT_ROWS_PER_TOKEN * longest(r)
+    rows = LATENT_ROWS_PER_TOKEN * _length(r)
     both = r.widths.pcp > 1 and r.widths.dcp > 1
     gathered = rows // r.widths.dcp + rows if both else rows
     return 2 * (tokens * heads * size + gathered * size + tokens * padded * (size + rank) + tokens * heads * rank)
@@ -196,7 +203,7 @@ def _pooled_gather(r: Resolution, node: Node) -> int:
     windows = [cache.window or 0 for cache in r.graph.caches if cache.kind == "window" and not cache.draft]
     window = node.window or max(windows, default=0)
     ratio = node.compress_ratio or 0
-    pooled = -(-longest(r) // ratio) if ratio else 0
+    pooled = -(-_length(r) // ratio) if ratio else 0
     chosen = -(-((node.index_topk or 0) + window) // 128) * 128
     return PREFILL_CHUNK * (pooled + window + tokens) * (node.d_h or 0) * 2 + tokens * chosen * 4 + tokens * 4
 

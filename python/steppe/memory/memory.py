@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from steppe import _core
 from steppe.engine.v0_31.speculation import EAGLE_METHODS, MTP_METHODS, PARALLEL_BLOCK_METHODS
@@ -18,14 +18,18 @@ from steppe.memory.groups import LayerGroup
 from steppe.memory.pool import pool_of
 from steppe.resolve.resolved import Resolution
 
+_OWN_CHECKPOINT = (*MTP_METHODS, *EAGLE_METHODS, *PARALLEL_BLOCK_METHODS, "draft_model", "medusa")
 _LOOKAHEAD_METHODS = (*MTP_METHODS, *EAGLE_METHODS, "dspark", "draft_model")
 
 
-def _bulk(query: Any, tokens: int | ArrayLike) -> Any:
-    """An int for one token count, an int64 array for several."""
-    if isinstance(tokens, int | np.integer) and not isinstance(tokens, bool):
-        return int(query(np.array([int(tokens)], dtype=np.int64))[0])
-    return query(tokens)
+def _sized(pool: _core.CachePool | None, kind: str, tokens: int | ArrayLike) -> Any:
+    """An int for one token count, an int64 array for several; `kind` names the pool's query."""
+    one = isinstance(tokens, int | np.integer) and not isinstance(tokens, bool)
+    if pool is None:
+        return 0 if one else np.zeros(np.shape(tokens), dtype=np.int64)
+    if one:
+        return pool.bytes(getattr(pool, f"{kind}_blocks")(tokens))
+    return getattr(pool, f"{kind}_bytes")(tokens)
 
 
 class Memory:
@@ -42,6 +46,7 @@ class Memory:
         settings = resolution.settings
         layers = cache_layers(resolution)
         self._block_size = layers.block_size
+        _note_draft(resolution)
         extra = _extra_retained(resolution)
         self._limits = _core.CacheLimits(
             max_model_len=longest(resolution),
@@ -104,7 +109,7 @@ class Memory:
         A stack that mixes window or chunked layers with full ones is charged whole; the engine refuses it under its
         default cache manager (vllm/v1/kv_cache_interface.py:868-872), and shards it with the manager off.
         """
-        return _bulk(self._pool.growing_bytes if self._pool is not None else _zeros, tokens)
+        return _sized(self._pool, "growing", tokens)
 
     def sequence_bounded_bytes_at(self, tokens: int | ArrayLike) -> Any:
         """Bytes of window and chunked caches once a request has `tokens` computed tokens.
@@ -117,7 +122,7 @@ class Memory:
         one position of a block. Without the page a grown ring would be one short. The exact count, step by step, is
         `RequestBlocks`.
         """
-        return _bulk(self._pool.bounded_bytes if self._pool is not None else _zeros, tokens)
+        return _sized(self._pool, "bounded", tokens)
 
     def sequence_fixed_bytes(self) -> int:
         """Bytes a request holds at any length: recurrent state in modes none and align, rings."""
@@ -125,7 +130,7 @@ class Memory:
 
     def sequence_admission_bytes(self, tokens: int | ArrayLike) -> Any:
         """Bytes the admission gate charges a waiting request of `tokens` known tokens, all caches together."""
-        return _bulk(self._pool.admission_bytes if self._pool is not None else _zeros, tokens)
+        return _sized(self._pool, "admission", tokens)
 
     def sequence_startup_bytes(self) -> int:
         """Bytes the engine's start-up check charges one request of max_model_len, which its concurrency divides by."""
@@ -199,8 +204,13 @@ class Memory:
         return math.ceil(int(r.chip.memory_gib * (1 << 30)) * r.settings.gpu_memory_utilization)
 
 
-def _zeros(tokens: ArrayLike) -> NDArray[np.int64]:
-    return np.zeros(np.shape(tokens), dtype=np.int64)
+def _note_draft(r: Resolution) -> None:
+    """Record that a draft with a checkpoint of its own adds neither weights nor caches here."""
+    if r.settings.spec_method in _OWN_CHECKPOINT and not uses_graph_draft(r):
+        reason = (
+            f"the draft of {r.settings.spec_method} is a checkpoint of its own: its weights and caches are not sized"
+        )
+        r.ledger.assume("draft_memory", 0, reason)
 
 
 def _extra_retained(r: Resolution) -> int:

@@ -16,6 +16,7 @@ from steppe.errors import DeploymentError, DocumentError
 from steppe.models import quantization
 from steppe.models.architecture import Architecture, Cache, Layer, Node, Source
 from steppe.models.config import Config
+from steppe.models.context import context_length
 from steppe.models.families import FAMILIES
 from steppe.models.stack import fold
 
@@ -59,7 +60,11 @@ def derive(
     quant = quantization.read(text, quantization_config)
     derived = FAMILIES[architecture](Source(text, quant, target_layers))
     source = _source(config, path, sha256, source_format)
-    return assemble(derived, quant, name=name, source=source, multimodal=nested)
+    graph = assemble(derived, quant, name=name, source=source, multimodal=nested)
+    length = context_length(text)
+    if length is not None:
+        graph["global"]["max_position_embeddings"] = length
+    return graph
 
 
 def derive_file(
@@ -141,7 +146,8 @@ def _globals(derived: Architecture, quant: quantization.Quantization) -> Graph:
         keys["weight_block"] = quant.default.block
     if quant.default.dtype != quant.plain.dtype:
         keys["embedding_dtype"] = quant.plain.dtype
-    if quant.kv_cache:
+    latent = any(node.get("kind") in ("mla", "sparse_mla") for layer in derived.layers for node in layer.nodes)
+    if quant.kv_cache and not (latent and quant.kv_cache_skips_latent):
         keys["kv_cache_dtype"] = quant.kv_cache
     return keys
 

@@ -24,10 +24,12 @@ class Quantization:
     """A checkpoint stored in one dtype throughout; the base of the quantized ones.
 
     `default` is what an ordinary linear of the checkpoint gets; `plain` is the checkpoint's 16-bit dtype; `kv_cache`
-    is what a cache dtype of `auto` means for this checkpoint, None where it means the model's own dtype.
+    is what a cache dtype of `auto` means for this checkpoint, None where it means the model's own dtype;
+    `kv_cache_skips_latent`: not for a latent cache.
     """
 
     kv_cache: str | None = None
+    kv_cache_skips_latent = False
 
     def __init__(self, plain: Weight, default: Weight | None = None, *, lm_head: bool = False) -> None:
         self.plain = plain
@@ -132,6 +134,8 @@ def read(config: Config, extra: Mapping[str, Any] | None = None) -> Quantization
         )
     found = SCHEMES[method](Config(stated, path=f"{config.path}: quantization_config"), plain, config)
     found.kv_cache = _kv_cache(stated, method)
+    # Latent attention has no step that reads a compressed-tensors scheme (mla_attention.py:487-503).
+    found.kv_cache_skips_latent = method == "compressed-tensors"
     return found
 
 

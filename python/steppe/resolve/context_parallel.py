@@ -69,7 +69,8 @@ class ContextParallel:
         gathered = heads
         if dcp == w.tp * w.pcp:
             gathered = heads * w.tp
-            launch("dcp query gather", "all_gather", self.r.placements["tp"], gathered * q_width * 2)
+            if w.tp > 1:  # one rank has every head already
+                launch("dcp query gather", "all_gather", self.r.placements["tp"], gathered * q_width * 2)
         launch("dcp lse gather", "all_gather", group, dcp * gathered * 4)
         launch("dcp output combine", "all_reduce", group, gathered * out_width * 2)
 

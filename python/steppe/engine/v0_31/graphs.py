@@ -27,9 +27,9 @@ def capture_sizes(
 ) -> tuple[int, ...]:
     """Token counts graphs are captured at, ascending (vllm/config/vllm.py:2455-2596).
 
-    1, 2, 4, multiples of 8 below 256 and of 16 from there, up to the ceiling; the token budget where it lies below it;
-    and, unless the ceiling was stated, the uniform decode batches: `max_num_seqs` alone at one token a request, a grid of
-    request counts times `query_len` at more.
+    1, 2, 4, multiples of 8 below 256 and of 16 from there, up to the ceiling; the token budget where it lies below;
+    and, unless the ceiling was stated, the uniform decode batches: `max_num_seqs` alone at one token a request, a grid
+    of request counts times `query_len` at more.
     """
     top = min(ceiling, max_num_batched_tokens)
     sizes = {size for size in (1, 2, 4) if size <= top}

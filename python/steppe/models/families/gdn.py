@@ -83,7 +83,10 @@ def delta_net(block: Block, config: Config, module: str) -> None:
     key, value = n_k * d_k, n_v * d_v
     block.gemm("in_proj", 2 * key + 2 * value, hidden, _in_proj(block, module))
     block.gemm("in_proj_ba", 2 * n_v, hidden, _in_proj_ba(block, module))
-    stated = config.get("mamba_ssm_dtype")
+    # On `auto` the state takes the config's dtype, else the convolution's, the model's own
+    # (vllm/model_executor/models/config.py:819-843, vllm/model_executor/layers/mamba/mamba_utils.py:53-158).
+    stated = str(config.get("mamba_ssm_dtype", ""))
+    names = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
     block.add(
         "RecurrentUpdate",
         role="mixer",
@@ -93,7 +96,7 @@ def delta_net(block: Block, config: Config, module: str) -> None:
         d_h=d_v,
         n_groups=n_k,
         conv_kernel=config.positive("linear_conv_kernel_dim"),
-        state_dtype={"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}.get(str(stated)),
+        state_dtype=names.get(stated, block.quant.plain.dtype),
     )
     block.elementwise("norm_gate", 6 * value)
     block.gemm("out", hidden, value, block.quant.linear(f"{module}.out_proj"))

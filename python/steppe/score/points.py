@@ -203,7 +203,7 @@ def predict(
     load is refused (steppe.Error) becomes a row with the reason; any other exception is a fault and passes through.
     """
     if build is None:
-        from steppe import score_build
+        from steppe.score import build as score_build
 
         build = score_build.build
     known: dict[Launch, Built | str] = {}
@@ -238,6 +238,6 @@ def _priced(point: Point, built: Built) -> Row:
 
 def rows_json(rows: Sequence[Row]) -> dict[str, object]:
     """The report as JSON: `rows`, `cells` and `summary`."""
-    from steppe.score_stats import cells, summary
+    from steppe.score.stats import cells, summary
 
     return {"rows": [row.json() for row in rows], "cells": cells(rows), "summary": summary(rows)}

@@ -12,8 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from steppe.errors import Error
-from steppe.score import Row
-from steppe.score_stats import cells, faultless, ours, summary, theirs
+from steppe.score.points import Row
+from steppe.score.stats import cells, faultless, ours, summary, theirs
 
 Figures = dict[str, Any]
 

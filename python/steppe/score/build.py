@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from steppe.errors import DeploymentError
-from steppe.score import Built, Launch
+from steppe.score.points import Built, Launch
 from steppe.serving import kernel_step
 
 RULES = "0.31.0"

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from steppe.score import Row
+from steppe.score.points import Row
 
 WITHIN = 0.30  # the share of rows whose error is at most this
 CELL_ROWS = 20  # a cell of fewer rows is listed, not judged

@@ -73,6 +73,14 @@ def concurrency(dark: bool) -> Any:
     )
 
 
+def memory(dark: bool) -> Any:
+    """What one rank holds, over the context of its requests."""
+    kernel = llama("h100", 4)
+    lengths = (1024, 4096, 16384, 32768, 65536, 131072)
+    title = "Llama 3.1 70B FP8 on four H100, 16 requests"
+    return plots.memory_bar(kernel, lengths, requests=16, title=title, dark=dark)
+
+
 def evidence(dark: bool) -> Any:
     """What the numbers of some deployments rest on."""
     cases = {
@@ -95,19 +103,20 @@ def evidence(dark: bool) -> Any:
 
 
 FIGURES: dict[str, Callable[[bool], Any]] = {
-    each.__name__: each for each in (step, context, parallelism, concurrency, evidence)
+    each.__name__: each for each in (step, context, memory, parallelism, concurrency, evidence)
 }
 
 
 def draw(folder: Path, names: list[str], *, png: bool = False) -> list[Path]:
     """Draw the named pictures into `folder`, light and dark; returns the files."""
     folder.mkdir(parents=True, exist_ok=True)
+    suffixes = (".svg", ".png") if png else (".svg",)
     written = []
     for name in names:
         for dark in (False, True):
             figure = FIGURES[name](dark)
-            for suffix in (".svg", ".png") if png else (".svg",):
-                written.append(plots.save(figure, folder / f"{name}{'-dark' if dark else ''}{suffix}"))
+            stem = f"{name}-dark" if dark else name
+            written += [plots.save(figure, folder / f"{stem}{suffix}") for suffix in suffixes]
     return written
 
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 RESOURCES = {"sm": "SM (arithmetic)", "hbm": "HBM (memory)", "nvlink": "NVLink", "nic": "network", "host": "host"}
 PALETTE = ("#4477AA", "#EE9944", "#44AA77", "#AA4477", "#88CCEE", "#BBAA33", "#8866BB", "#CC6677")
 OTHER = "#999999"
+GIB = float(1 << 30)
 
 _INK = {False: "#222222", True: "#DDDDDD"}
 _PAPER = {False: "#FFFFFF", True: "#1E2129"}
@@ -162,6 +163,48 @@ def _steady(kernel: Kernel, isl: int, osl: int, levels: Sequence[int]) -> list[t
     return rows
 
 
+def memory_bar(
+    kernel: Kernel,
+    contexts: Sequence[int] = (),
+    *,
+    requests: int = 16,
+    title: str = "",
+    dark: bool = False,
+) -> Figure:
+    """Stacked bars of one rank's memory, one bar a context: what is held whatever is served, and the KV cache of
+    `requests` requests of that many tokens. The line is what the engine may use.
+
+    Contexts default to powers of four up to the longest request. Raises `steppe.Error` for contexts beyond a stated
+    max_model_len.
+    """
+    memory, settings = kernel.memory, kernel.resolution.settings
+    longest = settings.max_model_len or 262_144
+    lengths = list(contexts) or [length for length in (1024, 4096, 16384, 65536, 262144) if length <= longest]
+    fixed = kernel.fixed_bytes()
+    held = {
+        "weights": fixed.weights,
+        "redundant experts": fixed.eplb_replicas,
+        "activations": fixed.activations,
+        "CUDA graphs": fixed.cuda_graphs,
+        "communication, buffers": fixed.comm_buffers + fixed.engine_buffers,
+    }
+    bars = []
+    for length in lengths:
+        each = memory.sequence_variable_bytes(length) + memory.sequence_bounded_bytes_at(length)
+        cache = requests * (each + memory.sequence_fixed_bytes())
+        parts = {name: size / GIB for name, size in held.items() if size}
+        bars.append((f"{length:,}", parts | {f"KV cache of {requests}": cache / GIB}))
+    usable = kernel.resolution.chip.memory_gib * settings.gpu_memory_utilization + kernel.pre_snapshot_bytes() / GIB
+    return stacked(
+        bars,
+        ylabel="GiB on one rank",
+        xlabel=f"tokens of each of {requests} requests",
+        title=title or _name(kernel),
+        limit=(f"the engine may use {usable:.1f} GiB", usable),
+        dark=dark,
+    )
+
+
 def stacked(
     bars: Sequence[tuple[str, Mapping[str, float]]],
     *,
@@ -184,7 +227,7 @@ def stacked(
         if limit is not None:
             axes.axhline(limit[1], color=_INK[dark], linewidth=1, linestyle="--")
             axes.annotate(
-                limit[0], (1, limit[1]), xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize="small"
+                limit[0], (0.01, limit[1]), xycoords=("axes fraction", "data"), va="bottom", fontsize="small"
             )
             axes.set_ylim(top=max(axes.get_ylim()[1], 1.08 * limit[1]))
         _legend_beside(axes)

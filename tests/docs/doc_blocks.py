@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-WIDTH = 100  # columns of a terminal the shown tables were printed in
+WIDTH = 110  # columns of a terminal the shown tables were printed in
 
 _FENCE = re.compile(r"(?P<indent>\s*)(?P<fence>`{3,})(?P<info>[^`]*)")
 _MARK = re.compile(r"\s*<!--\s*(?P<what>file|skip):\s*(?P<value>.*?)\s*-->\s*")

@@ -6,6 +6,7 @@ namespace py = pybind11;
 namespace steppe::bindings {
 
 void bind_plan(py::module_& m) {
+  bind_features(m);
   py::enum_<Resource>(m, "Resource")
       .value("sm", Resource::sm)
       .value("hbm", Resource::hbm)
@@ -17,10 +18,6 @@ void bind_plan(py::module_& m) {
       .value("visible", PairFigure::visible)
       .value("context", PairFigure::context)
       .value("chunked", PairFigure::chunked);
-  py::enum_<Pass::Rows>(m, "PassRows")
-      .value("batch", Pass::Rows::batch)
-      .value("one_a_request", Pass::Rows::one_a_request)
-      .value("block_a_request", Pass::Rows::block_a_request);
   py::class_<ReadClass>(m, "ReadClass")
       .def(py::init<std::int64_t, std::int64_t, std::int64_t, std::int32_t, std::int32_t, bool>(), py::kw_only(),
            py::arg("limit") = INT64_MAX, py::arg("tail_ratio") = 0, py::arg("divide") = 1, py::arg("dcp") = 1,
@@ -49,9 +46,6 @@ void bind_plan(py::module_& m) {
       .def_readonly("name", &Stage::name)
       .def_readonly("layers", &Stage::layers)
       .def_readonly("pass_", &Stage::pass);
-  py::class_<Pass>(m, "Pass")
-      .def(py::init<Pass::Rows, std::int32_t, double, std::int32_t>(), py::kw_only(), py::arg("rows") = Pass::Rows::batch,
-           py::arg("block") = 1, py::arg("count") = 1.0, py::arg("ahead") = 0);
   py::class_<FeaturePlan>(m, "FeaturePlan")
       .def(py::init<std::vector<ReadClass>, std::vector<PairClass>, std::int32_t, bool, bool, std::int32_t, std::int32_t,
                     std::int64_t, std::int32_t, std::vector<std::int32_t>>(),
@@ -59,18 +53,16 @@ void bind_plan(py::module_& m) {
            py::arg("replicate_short_chunks") = false, py::arg("pad_to_capture") = false,
            py::arg("capture_ceiling") = 0, py::arg("uniform_width") = 1, py::arg("max_model_len") = 0, py::arg("funnel") = 1,
            py::arg("capture_sizes") = std::vector<std::int32_t>{});
+  bind_feature_probe(m);
+  bind_draft(m);
   py::class_<Plan>(m, "Plan")
       .def(py::init<FeaturePlan, std::vector<Pass>, std::vector<Stage>, std::vector<Term>, std::int32_t>(), py::kw_only(),
            py::arg("features"), py::arg("passes"), py::arg("stages"), py::arg("terms"), py::arg("sm_count"))
+      .def_readonly("features", &Plan::features)
+      .def_readonly("passes", &Plan::passes)
       .def_readonly("stages", &Plan::stages)
       .def_readonly("terms", &Plan::terms);
 
-  py::dict features;
-  const char* names[] = {"tokens", "padded_tokens", "scheduled", "requests", "decodes", "decode_tokens", "prefills",
-                         "prefill_tokens", "context_rows", "unpadded", "max_context", "max_chunk", "sampled_rows", "group_rows"};
-  static_assert(sizeof(names) / sizeof(*names) == kFixedFeatures);
-  for (int i = 0; i < kFixedFeatures; ++i) features[names[i]] = i;
-  m.attr("FEATURES") = features;
   py::dict laws;
   for (const LawInfo& law : laws_table()) laws[law.name] = py::make_tuple(py::tuple(py::cast(law.params)), py::tuple(py::cast(law.inputs)));
   m.attr("LAWS") = laws;

@@ -12,8 +12,12 @@
 namespace steppe::bindings {
 
 void bind_batch(pybind11::module_& m);
+void bind_features(pybind11::module_& m);
+void bind_feature_probe(pybind11::module_& m);
+void bind_draft(pybind11::module_& m);
 void bind_plan(pybind11::module_& m);
 void bind_kernel(pybind11::module_& m);
+void bind_serialize(pybind11::module_& m);
 void bind_caches(pybind11::module_& m);
 
 // Raises steppe.Error with `message`.

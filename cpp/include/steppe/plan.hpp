@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "steppe/draft.hpp"
 #include "steppe/estimate.hpp"
 #include "steppe/features.hpp"
 
@@ -31,21 +32,18 @@ struct Stage {
   std::uint16_t pass = 0;  // 0 = the target's forward, else a draft pass
 };
 
-// Which requests and rows a forward runs. Pass 0 runs the batch itself.
-struct Pass {
-  enum class Rows : std::uint8_t { batch, one_a_request, block_a_request } rows = Rows::batch;
-  std::int32_t block = 1;   // query rows a request (block_a_request)
-  double count = 1;         // identical passes charged at once
-  std::int32_t ahead = 0;   // tokens the context has grown by when the pass runs (mean over `count`)
-};
-
 struct Plan {
   FeaturePlan features;
-  std::vector<Pass> passes{Pass{}};
+  std::vector<Pass> passes{Pass{}};  // the first is the target's forward; drafts follow
   std::vector<Stage> stages;
   std::vector<Term> terms;
   std::int32_t sm_count = 0;  // SMs of the part; 0 = an SM budget never binds
 };
+
+inline constexpr std::size_t kMaxStages = 64, kMaxTerms = 1024, kMaxPasses = 16;
+
+// Throws std::invalid_argument naming what is out of range; terms are checked when a kernel compiles them.
+void validate(const Plan& plan);
 
 // One law the core knows: its name, its parameters and the features it reads, in order.
 struct LawInfo {

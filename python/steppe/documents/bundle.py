@@ -40,6 +40,7 @@ class Bundle:
     model_name: str
     chip_name: str
     warnings: tuple[str, ...] = ()
+    draft: ModelGraph | None = None  # the drafter's graph, where the pool names one
 
     @property
     def pool(self) -> Pool:
@@ -141,6 +142,8 @@ def _assemble(
     if not scenario_part or not scenario:
         return None
     named = _named_documents(scenario_part, scenario, catalog, registry, graph, findings)
+    if deployment_part and deployment and 0 <= pool < len(deployment.pools):
+        named["draft"] = _draft_graph(deployment_part, deployment.pools[pool], pool, catalog, findings)
     breaches = list(naming_breaches(scenario, named["graph"], named["chip"]))
     if deployment_part and deployment:
         breaches += cluster_breaches(scenario, deployment)
@@ -189,6 +192,18 @@ def _named_documents(
             unknown.append((("cluster", "storage", index), f"unknown device '{name}'; {suggestion(name, storage)}"))
     findings.problems += part.place(unknown)
     return named
+
+
+def _draft_graph(part: Part, pool: Pool, index: int, catalog: Roots, findings: Findings) -> ModelGraph | None:
+    """The graph of the drafter a pool names, None where it names none."""
+    name = pool.engine.speculative.draft if pool.engine.speculative else ""
+    if not name:
+        return None
+    parts = catalog if isinstance(catalog, Catalog) else Catalog(catalog)
+    loaded, message = parts.find("model", name)
+    if message:
+        findings.problems += part.place([(("pools", index, "engine", "speculative", "draft"), message)])
+    return findings.take(loaded)
 
 
 def _file_breaches(breaches: list[Breach], parts: dict[str, Part | None], findings: Findings) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from steppe.documents import Bundle, Pool
@@ -11,6 +12,7 @@ from steppe.engine.v0_31.speculation import PARALLEL_BLOCK_METHODS
 from steppe.provenance import Ledger
 from steppe.resolve import attention, caching, collectives, context, experts, layout, quantization, scheduling
 from steppe.resolve.case import Case, capability_of
+from steppe.resolve.drafting import draft_resolution
 from steppe.resolve.resolved import Resolution, Settings
 from steppe.resolve.rules import Recorder, refuse
 from steppe.resolve.shape import shape_of
@@ -29,7 +31,7 @@ def resolve(bundle: Bundle, pool_index: int = 0) -> Resolution:
         refuse("pool_index", index=pool_index, pools=len(pools), last=len(pools) - 1)
     case = _case(bundle, pools[pool_index])
     settings = _settings(case)
-    return Resolution(
+    target = Resolution(
         scenario=bundle.scenario,
         deployment=bundle.deployment,
         pool=case.pool,
@@ -51,6 +53,9 @@ def resolve(bundle: Bundle, pool_index: int = 0) -> Resolution:
         compute_capability=case.capability,
         rack_gpus=case.machines.rack,
     )
+    if bundle.draft is None:
+        return target
+    return replace(target, draft=draft_resolution(case, target, bundle.draft))
 
 
 def resolved(resolution: Resolution) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from steppe.resolve.builder import (
     SM,
     TOKENS,
     US,
+    FeatureRef,
     PlanBuilder,
 )
 from steppe.resolve.coefficients import Coefficients
@@ -67,17 +68,20 @@ class ReferencePlan:
 
     def emit(self) -> None:
         """Emit every stage: layer kinds in order of appearance, then the head."""
-        kinds = {kind.id: kind for kind in self.r.graph.layer_kinds}
-        for name, layers in self.r.graph.stack.counts().items():
-            self.b.open_stage(name, layers)
-            self.kernels += layers * self._layer(kinds[name])
+        self.price_layers()
         if self.r.graph.head:
             self.b.open_stage("head", 1)
             self.kernels += sum(self._head(node) for node in self.r.graph.head)
 
+    def price_layers(self) -> None:
+        """Emit the target's layers, a stage a kind."""
+        for name, layers in self.r.graph.stack.counts().items():
+            self.b.open_stage(name, layers)
+            self.kernels += layers * self.layer(self.r.graph.layer_kind(name))
+
     # -- one layer ---------------------------------------------------------------------------------------------
 
-    def _layer(self, kind: LayerKind) -> float:
+    def layer(self, kind: LayerKind) -> float:
         """Emit one layer kind and return the kernels it launches."""
         launches = 0.0
         for group in fused_gemms(kind.nodes, self.r.graph.globals_.hidden_size):
@@ -85,10 +89,11 @@ class ReferencePlan:
             launches += len(group)
         primary = primary_attention(kind)
         for node in kind.nodes:
-            launches += self._node(node, primary)
+            launches += self.node(node, primary)
         return launches
 
-    def _node(self, node: Node, primary: Node | None) -> float:
+    def node(self, node: Node, primary: Node | None = None) -> float:
+        """Emit one node and return the kernels it launches; GEMMs are emitted by fusion group."""
         if node.op == "GroupedGEMM":
             self._experts(node)
             return 4
@@ -141,10 +146,26 @@ class ReferencePlan:
             found = self._gemms[dtype] = Gemm(peak, eps, m_half, n_half, k_half)
         return found
 
-    def _matmul(self, name: str, gemm: Gemm, flops_per_token: float, factor: float = 1.0, **flags: Any) -> None:
-        """m*W/(peak*eff(m)) = W/(peak*eps)*(m + m_half) seconds of arithmetic."""
+    def _matmul(
+        self,
+        name: str,
+        gemm: Gemm,
+        flops_per_token: float,
+        factor: float = 1.0,
+        rows: FeatureRef = TOKENS,
+        **flags: Any,
+    ) -> None:
+        """m*W/(peak*eff(m)) = W/(peak*eps)*(m + m_half) seconds of arithmetic over m rows."""
         slope = flops_per_token / (gemm.peak * gemm.eps_max) * factor
-        self.b.affine(name, SM, TOKENS, slope, constant=slope * gemm.m_half, derate=True, **flags)
+        self.b.affine(name, SM, rows, slope, constant=slope * gemm.m_half, derate=True, **flags)
+
+    def dense(self, node: Node, rows: FeatureRef = TOKENS) -> None:
+        """A linear layer by itself over `rows`: its outputs sharded, or whole on each rank where it is replicated."""
+        n, k, shards = float(node.n or 0), float(node.k or 0), 1 if node.replicated else self.tp
+        gemm, name = self.gemm(), node.role or "gemm"
+        self._matmul(name, gemm, 2.0 * n * k / shards, gemm.shape_factor(n / shards, k), rows)
+        size = n * k * WEIGHT_BYTES[served_dtype(self.r, node)] / shards
+        self.b.affine(f"{name} weights", HBM, rows, 0.0, constant=size / self.hbm)
 
     def _weights(self, node: Node) -> None:
         width = WEIGHT_BYTES[served_dtype(self.r, node)]

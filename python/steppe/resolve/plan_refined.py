@@ -96,16 +96,16 @@ class RefinedPlan(ReferencePlan):
 
     # -- one layer ---------------------------------------------------------------------------------------------
 
-    def _layer(self, kind: LayerKind) -> float:
+    def layer(self, kind: LayerKind) -> float:
         self._reduces_qk_norm = self.tp > 1 and any(node.role == "qk_norm_reduce" for node in kind.nodes)
         absorbed = self.latent.absorbed(kind)
         if not absorbed:
-            return super()._layer(kind)
+            return super().layer(kind)
         rest = kind.model_copy(update={"nodes": tuple(node for node in kind.nodes if id(node) not in absorbed)})
         primary = primary_attention(kind)
         assert primary is not None
         self.latent.emit(kind, primary)
-        return super()._layer(rest) + 2
+        return super().layer(rest) + 2
 
     def _gemm_group(self, group: list[Node]) -> None:
         if not self.refined:
@@ -118,6 +118,14 @@ class RefinedPlan(ReferencePlan):
             first = nodes[0]
             n, k = float(sum(node.n or 0 for node in nodes)), float(first.k or 0)
             self.linear("+".join(node.role or "gemm" for node in nodes), first, key, *self.shard(first, n, k), PADDED)
+
+    def dense(self, node: Node, rows: FeatureRef = TOKENS) -> None:
+        """A linear layer by itself; over the pass's rows, those its graph pads to."""
+        if not self.refined:
+            super().dense(node, rows)
+            return
+        n, k = self.shard(node, float(node.n or 0), float(node.k or 0))
+        self.linear(node.role or "gemm", node, gemm_key(self.r, node), n, k, PADDED if rows == TOKENS else rows)
 
     def shard(self, node: Node, n: float, k: float) -> tuple[float, float]:
         """Per-rank shape of a linear layer."""

@@ -111,3 +111,4 @@ class Resolution:
     ledger: Ledger = field(compare=False)
     compute_capability: tuple[int, int] = (9, 0)  # (major, minor), read off the rates where the chip states none
     rack_gpus: int = 0  # GPUs of one NVLink domain beyond the node; 0 = none
+    draft: Resolution | None = None  # the drafter, where it has a checkpoint and a graph of its own

@@ -91,7 +91,7 @@ def check_speculation(case: Case) -> None:
         refuse("speculative_method", method=method, known=known)
     speculator = case.graph.speculator
     if speculation.is_mtp(method) and speculator:
-        modules = speculator.stack.layers
+        modules = speculator.num_spec_tokens
         if case.spec_tokens > modules and case.spec_tokens % modules:
             refuse("spec_tokens_modules", tokens=case.spec_tokens, modules=modules)
 

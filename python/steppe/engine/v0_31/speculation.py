@@ -56,12 +56,19 @@ ASYNC_METHODS = (*MTP_METHODS, *EAGLE_METHODS, *PARALLEL_BLOCK_METHODS, "draft_m
 V1_METHODS = ("ngram", "ngram_gpu", "suffix", "medusa", "mlp_speculator", "custom_class")
 # Methods only the default runner serves. vllm/config/vllm.py:3126-3129
 V2_METHODS = ("dspark",)
+# Drafts found without a model: on the host, or by one scan over the tokens.
+# vllm/v1/spec_decode/ngram_proposer.py:1-296, ngram_proposer_gpu.py:221-235, suffix_decoding.py:1-103
+HOST_METHODS = ("ngram", "ngram_gpu", "suffix")
 # Served by neither: the V1 runner does not know it and the model is not registered.
 # vllm/v1/worker/gpu_model_runner.py:604-676, vllm/model_executor/models/registry.py:705-707
 UNSERVED_METHODS = ("mlp_speculator",)
 
 # Prefill context parallelism drafts with these only. vllm/v1/worker/gpu/pcp_manager.py:146-163
 PCP_METHODS = (*MTP_METHODS, "dspark")
+
+# Target layers an EAGLE3 drafter reads where its checkpoint names none: an early, a middle and a late one.
+# vllm/model_executor/models/interfaces.py:1703-1730
+DEFAULT_EAGLE3_TAPS = 3
 
 
 def is_mtp(method: str) -> bool:

@@ -5,6 +5,7 @@ laws.md 11. Times are integer nanoseconds of one rank, sizes bytes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -171,9 +172,12 @@ def _whole_cache(r: Resolution, c: Coefficients, memory: Memory) -> Callable[[in
     held = memory.sequence_fixed_bytes()
     state = held // states if r.settings.mamba_cache_mode in ("none", "align") else held
 
+    # By the token: the engine moves whole blocks, up to one a group more.
+    span = math.lcm(*(group.block_size for group in memory.pool.groups)) if memory.pool is not None else 1
+    growing = int(memory.sequence_variable_bytes(span))
+
     def sequence_bytes(tokens: int) -> int:
-        growing = int(memory.sequence_variable_bytes(tokens))
-        return growing + int(memory.sequence_bounded_bytes_at(tokens)) + state
+        return -(-growing * tokens // span) + int(memory.sequence_bounded_bytes_at(tokens)) + state
 
     return sequence_bytes
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "aggregate.hpp"
+
 namespace steppe {
 
 const char* objection(const Pass& p) noexcept {
@@ -26,50 +28,31 @@ struct Row {
 };
 
 // The batch as the drafter runs it: whole, one row a request or a block a request.
-class Drafted {
+class Drafted : public DraftRows {
  public:
   Drafted(const Batch& batch, const FeaturePlan& plan, const Pass& pass, std::int32_t run) noexcept
-      : batch_(batch), whole_(pass.rows == Pass::Rows::batch || pass.rows == Pass::Rows::context) {
-    ahead_ = pass.ahead + (pass.grows ? run : 0);
-    rows_ = whole_ ? pass.extra : pass.rows == Pass::Rows::one_a_request ? 1 : pass.block;
-    // A drafted position beyond the longest context is clamped to it.
-    // (vllm/v1/worker/gpu/spec_decode/autoregressive/speculator.py:853-864)
-    limit_ = plan.max_model_len > 0 ? plan.max_model_len : INT64_MAX;
-    longest_decode = whole_ ? static_cast<std::int64_t>(batch.decode_threshold) + pass.extra : INT64_MAX;
-  }
+      : DraftRows(batch, plan, pass, run), batch_(batch) {}
 
   std::size_t size() const noexcept { return batch_.scheduled.size(); }
   Row operator[](std::size_t i) const noexcept {
     const std::int64_t s = batch_.scheduled[i];
     if (s <= 0) return {0, 0};
-    const std::int64_t context = batch_.computed[i] + s + ahead_ + (whole_ ? rows_ : 0);
-    return {whole_ ? s + rows_ : rows_, std::min(context, limit_)};
+    return {scheduled(s), std::min(batch_.computed[i] + shift(s), limit)};
   }
-
-  std::int64_t longest_decode;  // a request that runs more rows is a prefill
 
  private:
   const Batch& batch_;
-  bool whole_;
-  std::int64_t ahead_, rows_, limit_;
 };
 
 // Decode read of one class (see ReadClass).
 double read(const Drafted& rows, const ReadClass& c) noexcept {
-  const std::int64_t tail = std::max<std::int64_t>(1, c.tail_ratio), unit = tail * c.divide;
-  const auto whole_tokens = [unit](std::int64_t parts) { return (2 * parts + unit) / (2 * unit); };
   std::int64_t total = 0;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const Row row = rows[i];
     if (row.scheduled <= 0 || row.scheduled > rows.longest_decode) continue;
-    const std::int64_t head = std::min(row.context, c.limit);
-    const std::int64_t parts = head * tail + (c.tail_ratio > 0 ? row.context - head : 0);
-    total += c.dcp > 1 && !c.shard_sum
-                 ? shard_tokens(std::max<std::int64_t>(1, whole_tokens(parts)), c.dcp, c.interleave)
-                 : parts;
+    total += sharded_each(c) ? shard_read(row.context, c) : parts_read(row.context, c);
   }
-  if (c.dcp <= 1) return static_cast<double>(total) / static_cast<double>(unit);
-  return static_cast<double>(c.shard_sum ? shard_tokens(whole_tokens(total), c.dcp, c.interleave) : total);
+  return tokens_read(c, total);
 }
 
 // Prefill figure of one class (see PairClass). A pass that adds rows never runs under a prefill-context split.
@@ -90,13 +73,8 @@ double prefill_figure(const Drafted& rows, const PairClass& c) noexcept {
   return total / static_cast<double>(c.ratio);
 }
 
-struct Counts {
-  std::int64_t rows = 0, decodes = 0, decode_rows = 0, prefills = 0;
-  std::int64_t max_context = 0, max_chunk = 0;
-};
-
-Counts count(const Drafted& rows) noexcept {
-  Counts n;
+DraftCounts count(const Drafted& rows) noexcept {
+  DraftCounts n;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const Row row = rows[i];
     if (row.scheduled <= 0) continue;
@@ -148,17 +126,22 @@ Captured draft_has_own_graphs(const FeaturePlan& plan, const Pass& pass, std::in
 
 }  // namespace
 
-void draft_features(const Batch& batch, const FeaturePlan& plan, const Pass& pass, std::int32_t run,
-                    const Features& target, Features& out) noexcept {
-  const bool same = pass.rows == Pass::Rows::context || (pass.rows == Pass::Rows::batch && pass.extra == 0);
-  const Drafted drafted(batch, plan, pass, run);
-  out = target;
+DraftRows::DraftRows(const Batch& settings, const FeaturePlan& plan, const Pass& pass, std::int32_t run) noexcept
+    : whole(pass.rows == Pass::Rows::batch || pass.rows == Pass::Rows::context),
+      rows(whole ? pass.extra : pass.rows == Pass::Rows::one_a_request ? 1 : pass.block),
+      ahead(pass.ahead + (pass.grows ? run : 0)),
+      // (vllm/v1/worker/gpu/spec_decode/autoregressive/speculator.py:853-864)
+      limit(plan.max_model_len > 0 ? plan.max_model_len : INT64_MAX),
+      longest_decode(whole ? static_cast<std::int64_t>(settings.decode_threshold) + pass.extra : INT64_MAX) {}
+
+void set_draft_features(const Batch& settings, const FeaturePlan& plan, const Pass& pass, const Features& target,
+                        const DraftCounts& n, Features& out) noexcept {
+  const bool same = runs_target_rows(pass);
   auto& f = out.value;
   const auto set = [&f](Feature feature, std::int64_t value) { f[feature] = static_cast<double>(value); };
   const auto requests = static_cast<std::int64_t>(target[kRequests]);
-  auto rows = static_cast<std::int64_t>(target[kTokens]) - batch.pad_tokens;
+  auto rows = static_cast<std::int64_t>(target[kTokens]) - settings.pad_tokens;
   if (!same) {
-    const Counts n = count(drafted);
     rows = n.rows;
     set(kDecodes, n.decodes);
     set(kDecodeTokens, n.decode_rows);
@@ -166,9 +149,6 @@ void draft_features(const Batch& batch, const FeaturePlan& plan, const Pass& pas
     set(kPrefillTokens, n.rows - n.decode_rows);
     set(kMaxContext, n.max_context);
     set(kMaxChunk, n.max_chunk);
-    std::size_t at = kFixedFeatures;
-    for (const ReadClass& c : plan.reads) f[at++] = n.decodes > 0 ? read(drafted, c) : 0;
-    for (const PairClass& c : plan.pairs) f[at++] = n.prefills > 0 ? prefill_figure(drafted, c) : 0;
   }
   const Captured captured = draft_has_own_graphs(plan, pass, rows, target, requests);
   const bool pads = plan.pad_to_capture && captured.any;
@@ -177,11 +157,23 @@ void draft_features(const Batch& batch, const FeaturePlan& plan, const Pass& pas
   set(kUnpadded, !captured.any);
   set(kContextRows, !same || target[kContextRows] > 0 ? rows : 0);
   set(kSampledRows, (pads && captured.requests > 0 ? captured.requests : requests) * pass.head_rows);
-  set(kGroupRows, same && batch.group_tokens > 0 ? std::max<std::int64_t>(batch.group_tokens, rows) : rows * plan.funnel);
+  set(kGroupRows, same && settings.group_tokens > 0 ? std::max<std::int64_t>(settings.group_tokens, rows) : rows * plan.funnel);
   if (pass.graph == Pass::Graph::own) {  // host time by the drafter's own ceiling; its batch is always uniform
     set(kScheduled, captured.any ? 1 : INT32_MAX);
     out.uniform = true;
   }
+}
+
+void draft_features(const Batch& batch, const FeaturePlan& plan, const Pass& pass, std::int32_t run,
+                    const Features& target, Features& out) noexcept {
+  out = target;
+  if (runs_target_rows(pass)) return set_draft_features(batch, plan, pass, target, {}, out);
+  const Drafted drafted(batch, plan, pass, run);
+  const DraftCounts n = count(drafted);
+  set_draft_features(batch, plan, pass, target, n, out);
+  std::size_t at = kFixedFeatures;
+  for (const ReadClass& c : plan.reads) out.value[at++] = n.decodes > 0 ? read(drafted, c) : 0;
+  for (const PairClass& c : plan.pairs) out.value[at++] = n.prefills > 0 ? prefill_figure(drafted, c) : 0;
 }
 
 }  // namespace steppe

@@ -2,6 +2,7 @@
 //
 // A law states `name`, its parameters and its inputs in order. The first input is the gate: the law costs nothing
 // while that feature is 0. Evaluation reads features only; `Context` carries the little that is not a feature.
+// A law whose numbers must be more than finite says what is wrong with them in `fault`.
 #pragma once
 
 #include <array>
@@ -111,6 +112,9 @@ struct ContextGather {
   static constexpr std::array inputs = {"prefills"};
   TwoPiece gather;
   std::int64_t chunk;
+  static const char* fault(Numbers p) {
+    return p[3] >= 1 && p[3] <= 1e15 ? nullptr : "chunk must be at least one token";
+  }
   explicit ContextGather(Numbers p) : gather(p), chunk(static_cast<std::int64_t>(p[3])) {}
 
   double run(std::int64_t context) const noexcept {

@@ -245,6 +245,13 @@ struct CurveTerm {
   double bytes, smooth_bytes;
   laws::TwoProtocols smooth;
   std::vector<laws::CurvePoint> points;
+  static const char* fault(Numbers p) {
+    for (std::size_t i = kHead; i + 1 < p.size(); i += 2) {
+      if (!(p[i] > 0) || !(p[i + 1] > 0)) return "points must be positive";
+      if (i > kHead && !(p[i] > p[i - 2])) return "points must ascend in bytes";
+    }
+    return nullptr;
+  }
   explicit CurveTerm(Numbers p) : bytes(p[0]), smooth_bytes(p[1]), smooth{p[2], p[3], p[4], p[5]} {
     for (std::size_t i = kHead; i + 1 < p.size(); i += 2) points.push_back({std::log2(p[i]), std::log(p[i + 1])});
   }
@@ -264,14 +271,23 @@ struct HiddenBehind {
   static constexpr std::array inputs = {"rows"};
   std::size_t first, last, behind;
   double limit, fee;
+  static const char* fault(Numbers p) {
+    for (const double index : p.first(3)) {
+      if (!(index >= 0 && index < 65536)) return "refers to terms that do not come before it";
+    }
+    return nullptr;
+  }
   explicit HiddenBehind(Numbers p)
       : first(static_cast<std::size_t>(p[0])), last(static_cast<std::size_t>(p[1])), behind(static_cast<std::size_t>(p[2])),
         limit(p[3]), fee(p[4] * kUs) {}
+  // Seconds added, given what the kernels take in all and what the one they hide behind takes.
+  double of(double rows, double hidden, double cover) const noexcept {
+    return rows > limit ? 0 : fee - std::min(hidden, cover);
+  }
   Cost operator()(const Context& c, const Inputs& in) const noexcept {
-    if (c.f[in[0]] > limit) return {};
     double hidden = 0;
     for (std::size_t i = first; i <= last; ++i) hidden += c.earlier[i];
-    return {fee - std::min(hidden, c.earlier[behind])};
+    return {of(c.f[in[0]], hidden, c.earlier[behind])};
   }
 };
 

@@ -174,10 +174,14 @@ def _whole_cache(r: Resolution, c: Coefficients, memory: Memory) -> Callable[[in
 
     # By the token: the engine moves whole blocks, up to one a group more.
     span = math.lcm(*(group.block_size for group in memory.pool.groups)) if memory.pool is not None else 1
-    growing = int(memory.sequence_variable_bytes(span))
+    longest = r.settings.max_model_len or span
+    growing = int(memory.sequence_variable_bytes(span)) if span <= longest else 0
 
     def sequence_bytes(tokens: int) -> int:
-        return -(-growing * tokens // span) + int(memory.sequence_bounded_bytes_at(tokens)) + state
+        grown = int(memory.sequence_variable_bytes(tokens))  # refuses a count above max_model_len
+        if growing:
+            grown = -(-growing * tokens // span)
+        return grown + int(memory.sequence_bounded_bytes_at(tokens)) + state
 
     return sequence_bytes
 

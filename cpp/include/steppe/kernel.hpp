@@ -20,6 +20,13 @@ struct TermCost {
   double hbm_s;
 };
 
+// One run of a draft pass, charged `times` times.
+struct DraftRun {
+  std::size_t pass;
+  std::int32_t run;
+  double times;
+};
+
 class Kernel {
  public:
   explicit Kernel(Plan plan);  // throws std::invalid_argument naming the term at fault
@@ -30,8 +37,10 @@ class Kernel {
   const Plan& plan() const noexcept;
 
   Status step_time(const Batch& batch, Estimate& out) const noexcept;
-  // Prices from features a caller keeps (RunningBatch); `batch` is read only by laws that need each request.
-  Status price(const Features& features, const Batch& batch, Estimate& out) const noexcept;
+  // Prices from features a caller keeps (RunningBatch): the target's, and one entry a draft run. `settings` lends its
+  // SM budget; the batch must decode alone.
+  void price(const Features& target, std::span<const Features> drafts, const Batch& settings, Estimate& out) const noexcept;
+  std::span<const DraftRun> draft_runs() const noexcept;
   // The same evaluation term by term; allocates.
   Status explain(const Batch& batch, std::vector<TermCost>& out) const;
 

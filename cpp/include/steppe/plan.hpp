@@ -40,6 +40,11 @@ struct Plan {
   std::int32_t sm_count = 0;  // SMs of the part; 0 = an SM budget never binds
 };
 
+inline constexpr std::size_t kMaxStages = 64, kMaxTerms = 1024, kMaxPasses = 16;
+
+// Throws std::invalid_argument naming what is out of range; terms are checked when a kernel compiles them.
+void validate(const Plan& plan);
+
 // One law the core knows: its name, its parameters and the features it reads, in order.
 struct LawInfo {
   const char* name;

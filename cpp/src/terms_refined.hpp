@@ -42,14 +42,14 @@ struct GemmTerm {
     for (std::size_t i = 0; i < 3 && p[26 + 3 * i] > 0; ++i) {
       const double tm = p[26 + 3 * i], tn = p[27 + 3 * i];
       const double unit = p[12] * 1e-3 + 2 * tm * tn * sms / (peak * p[9]);  // us per unit of k, one tile on one SM
-      law.tiles[i] = {tm, std::ceil(n / tn) / sms, k * unit + p[11] * tm * tn / 16384, p[25 + 3 * i]};
+      const double edge = p[11] * tm * tn / 16384;
+      law.tiles[i] = {tm, std::ceil(n / tn) / sms, k * unit + edge, edge, p[25 + 3 * i]};
       ++law.tile_count;
     }
     law.theta = p[13];
     law.throttle = p[14];
     law.throttle_us = p[15];
     law.split_us = p[16];
-    law.split_edge = p[11] * 64 * 64 / 16384;
     law.t0 = p[17];
     law.row_us = p[18] + p[19] * std::ceil(k / p[20]) * p[20] / 2048;
     law.multi_us = p[21];

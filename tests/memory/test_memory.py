@@ -432,8 +432,13 @@ def test_a_draft_of_its_own_is_recorded_as_not_sized() -> None:
 
 
 def test_buffers_of_an_unstated_length_are_an_assumption() -> None:
-    r = resolution("deepseek-v3.2", hardware="h200", parallel={"tp": 8}, cache_dtype="fp8")
+    from steppe.catalog import Catalog
     from steppe.memory.fixed import engine_buffer_bytes
+
+    graph = Catalog().model("deepseek-v3.2")
+    unstated = graph.globals_.model_copy(update={"max_position_embeddings": None})
+    silent = graph.model_copy(update={"globals_": unstated})
+    r = resolution(silent, hardware="h200", parallel={"tp": 8}, cache_dtype="fp8")
 
     size = engine_buffer_bytes(r)
     assert any(each.name == "engine_buffers_max_model_len" for each in r.ledger.assumptions)

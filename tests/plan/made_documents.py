@@ -96,7 +96,8 @@ ENGINE = {
 def setup(model: str = "plain", part: str = "part-nine", *, shape: bool = False, **parallel: Any) -> Setup:
     """The documents of a hand-made model on a hand-made part."""
     return Setup(
-        model, part, graph_of(model), chip_of(part), numbers_of(part, shape=shape), {"tp": 1, "pp": 1, "dp": 1} | parallel,
+        model, part, graph_of(model), chip_of(part), numbers_of(part, shape=shape),
+        {"tp": 1, "pp": 1, "dp": 1} | parallel,
         dict(ENGINE),
     )  # fmt: skip
 

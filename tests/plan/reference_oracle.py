@@ -497,10 +497,8 @@ def context_parallel(d: Deployed, stage: Stage, node: Document, batch: Rows) -> 
 
 
 def decode_context(d: Deployed, stage: Stage, node: Document, batch: Rows, latent: bool) -> None:
-    if latent:
-        count = sum(s for s, _ in batch.decodes)
-    else:
-        count = batch.tokens if any(c > 0 for _, c in batch.running) else 0
+    continues = any(c > 0 for _, c in batch.running)
+    count = sum(s for s, _ in batch.decodes) if latent else batch.tokens * continues
     if not count:
         return
     heads, query = node["n_q"] / d.tp, node["d_h"]

@@ -100,6 +100,13 @@ def graph_of(nodes: list[dict[str, Any]], dtype: str = "bf16", **extra: Any) -> 
     )
 
 
+def long_model(tokens: int) -> ModelGraph:
+    """A dense model whose checkpoint reaches `tokens`."""
+    graph = graph_of(MODELS["gqa"]).model_dump(by_alias=True, exclude_defaults=True)
+    graph["global"]["max_position_embeddings"] = tokens
+    return ModelGraph.model_validate(graph)
+
+
 def bundle_of(
     model: str | ModelGraph = "gqa",
     chip: str | dict[str, Any] = "hopper",

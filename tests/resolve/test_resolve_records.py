@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from resolve_cases import CHIPS, GQA, MODELS, bundle_of, graph_of
+from resolve_cases import CHIPS, GQA, MODELS, bundle_of, graph_of, long_model
+
+LONG = long_model(8192)
 
 from steppe.provenance import Ledger
 from steppe.resolve.choices import resolve, resolved
@@ -46,6 +48,7 @@ ASSUMED: list[tuple[str, dict[str, Any], Any, dict[str, Any]]] = [
     ("block_size", {"model": "pooled", "tp": 8}, 256, {"model": "pooled", "tp": 8, "engine": {"block_size": 256}}),
     ("block_size", {"model": "pooled_v41", "tp": 8}, 64, {"model": "pooled", "tp": 8, "engine": {"block_size": 64}}),
     ("block_size", {"model": "pooled_v41", "tp": 8, "chip": "blackwell"}, 128, {"engine": {"block_size": 64}}),
+    ("max_model_len", {"model": LONG}, 8192, {"model": LONG, "engine": {"max_model_len": 4096}}),
     ("max_num_batched_tokens", {"chip": "blackwell"}, 16384, {"engine": {"max_num_batched_tokens": 4096}}),
     ("max_num_batched_tokens", {"chip": "hopper"}, 8192, {"engine": {"max_num_batched_tokens": 4096}}),
     ("max_num_batched_tokens", {"chip": "ampere"}, 2048, {"engine": {"max_num_batched_tokens": 4096}}),

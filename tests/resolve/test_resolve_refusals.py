@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from resolve_cases import EXPERTS, GQA, MAMBA, MODELS, bundle_of, graph_of
+from resolve_cases import EXPERTS, GQA, MAMBA, MODELS, bundle_of, graph_of, long_model
 
 from steppe.errors import DeploymentError
 from steppe.resolve.choices import resolve
@@ -13,6 +13,7 @@ from steppe.resolve.rules import REFUSALS, Refused
 
 EPLB = {"enable_eplb": True, "num_redundant_experts": 32}
 DRAFT = {"method": "mtp", "num_spec_tokens": 1}
+LONG = long_model(8192)
 THREE_MODULES = graph_of(
     MODELS["mla"], speculator={"method": "mtp", "num_spec_tokens": 3, "stack": {"pattern": ["layer"], "repeat": 3}}
 )
@@ -106,6 +107,8 @@ CASES: list[Case] = [
     ("mamba_dtype", {"model": "gdn", "engine": {"mamba_ssm_cache_dtype": "fp8"}},
      {"model": "gdn", "engine": {"mamba_ssm_cache_dtype": "float32"}}),
     ("graph_mode", {"engine": {"cudagraph_mode": "PIECES"}}, {"engine": {"cudagraph_mode": "PIECEWISE"}}),
+    ("model_length", {"model": LONG, "engine": {"max_model_len": 8193}},
+     {"model": LONG, "engine": {"max_model_len": 8192}}),
     ("tokens_below_seqs", {"engine": {"max_num_batched_tokens": 256, "max_num_seqs": 512}},
      {"engine": {"max_num_batched_tokens": 512, "max_num_seqs": 512}}),
     ("speculative_method", {"engine": {"speculative": {"method": "mlp_speculator", "num_spec_tokens": 2}}},

@@ -50,7 +50,7 @@ def start(**changes: str) -> Start:
 
 def kernel(request: float = 2.0, weights: float = 15.0, total: float = 22.0, outside: float = 1.0) -> Any:
     return SimpleNamespace(
-        sequence_admission_bytes=lambda tokens: request * GIB,
+        memory=SimpleNamespace(sequence_startup_bytes=lambda: request * GIB),
         fixed_bytes=lambda: SimpleNamespace(weights=weights * GIB, total=total * GIB),
         pre_snapshot_bytes=lambda: outside * GIB,
         resolution=SimpleNamespace(

@@ -251,6 +251,7 @@ class Global(Document):
     """Facts of the whole model.
 
     `weight_block`: the tile one scale covers, e.g. "128x128"; a node that states its own `weight_dtype` inherits none.
+    `max_position_embeddings`: the engine's default max_model_len, tokens, rotary scaling included.
     `embedding_dtype`: of the embeddings, where it is not `weight_dtype`. `kv_cache_dtype`: what the checkpoint wants.
     """
 
@@ -261,6 +262,7 @@ class Global(Document):
     weight_block: WeightBlock = ""
     embedding_dtype: Literal[Dtype, ""] = ""
     kv_cache_dtype: str = ""
+    max_position_embeddings: OptionalCount = None
 
 
 class DerivedFrom(Document):

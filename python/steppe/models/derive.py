@@ -16,6 +16,7 @@ from steppe.errors import DeploymentError, DocumentError
 from steppe.models import quantization
 from steppe.models.architecture import Architecture, Cache, Layer, Node, Source
 from steppe.models.config import Config
+from steppe.models.context import context_length
 from steppe.models.families import FAMILIES
 from steppe.models.stack import fold
 
@@ -59,7 +60,11 @@ def derive(
     quant = quantization.read(text, quantization_config)
     derived = FAMILIES[architecture](Source(text, quant, target_layers))
     source = _source(config, path, sha256, source_format)
-    return assemble(derived, quant, name=name, source=source, multimodal=nested)
+    graph = assemble(derived, quant, name=name, source=source, multimodal=nested)
+    length = context_length(text)
+    if length is not None:
+        graph["global"]["max_position_embeddings"] = length
+    return graph
 
 
 def derive_file(

@@ -50,6 +50,12 @@ ASSUMPTIONS: tuple[Assumed, ...] = (
         "vllm/config/cache.py:71, vllm/v1/attention/backends/mla/indexer.py:203-204",
     ),
     Assumed(
+        "max_model_len",
+        "engine.max_model_len unstated and the graph states max_position_embeddings",
+        "the checkpoint's own length, rotary scaling included",
+        "vllm/config/model.py:2471-2591",
+    ),
+    Assumed(
         "max_num_batched_tokens",
         "engine.max_num_batched_tokens unstated",
         "the API server's default on {memory:g} GiB, compute capability {capability}{note}",
@@ -111,7 +117,7 @@ ASSUMPTIONS: tuple[Assumed, ...] = (
     ),
     Assumed(
         "mla_context_chunk",
-        "dcp > 1, latent layers and engine.max_model_len unstated",
+        "dcp > 1, latent layers and no max_model_len stated by engine or graph",
         "the limit of the context workspace, which any model length above 8192 reaches",
         "vllm/model_executor/layers/attention/mla_attention.py:2297-2322",
     ),

@@ -137,8 +137,8 @@ def context_chunk(case: Case, block: int, stripe: int, max_num_seqs: int) -> int
     dcp = case.widths.dcp
     if dcp == 1 or not case.shape.has_latent:
         return 0
-    chunk = facts.context_chunk(case.engine.max_model_len, max_num_seqs, block, math.lcm(block, dcp * stripe))
-    if case.engine.max_model_len is None:
+    chunk = facts.context_chunk(case.max_model_len, max_num_seqs, block, math.lcm(block, dcp * stripe))
+    if case.max_model_len is None:
         case.record.assume("mla_context_chunk", chunk)
     return chunk
 

@@ -39,6 +39,11 @@ class Case:
         return self.pool.parallel
 
     @property
+    def max_model_len(self) -> int | None:
+        """Longest sequence in tokens: as stated, else the checkpoint's own; None where neither says."""
+        return self.engine.max_model_len or self.graph.globals_.max_position_embeddings
+
+    @property
     def major(self) -> int:
         """Major compute capability."""
         return self.capability[0]

@@ -141,7 +141,7 @@ def _settings(case: Case) -> Settings:
         block_size=block,
         max_num_batched_tokens=tokens,
         max_num_seqs=seqs,
-        max_model_len=engine.max_model_len,
+        max_model_len=scheduling.max_model_len(case),
         cudagraph_mode=graph_mode,
         capture_ceiling=scheduling.capture_ceiling(case, graph_mode, tokens, seqs),
         async_scheduling=asynchronous,

@@ -19,7 +19,8 @@ GRAPHS = {
     "FULL_DECODE_ONLY": ("FULL", "NONE"),
     "FULL_AND_PIECEWISE": ("FULL", "PIECEWISE"),
 }
-SYNCHRONOUS_STEP_US, SYNCHRONOUS_REQUEST_US = 1000.0, 36.0  # engine 0.12 without asynchronous scheduling (composition.md 6)
+# Engine 0.12 without asynchronous scheduling.
+SYNCHRONOUS_STEP_US, SYNCHRONOUS_REQUEST_US = 1000.0, 36.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ def host_terms(r: Resolution, c: Coefficients, b: PlanBuilder, kernels: float) -
 
 
 def refined_host_terms(r: Resolution, c: Coefficients, b: PlanBuilder) -> None:
-    """Host time beside refined laws: hidden behind the GPU with asynchronous scheduling, else a step and request cost."""
+    """Host time beside refined laws: none with asynchronous scheduling, else so much a step and a request."""
     if r.settings.synchronous_host:
         c.assume("synchronous_host", SYNCHRONOUS_STEP_US, "1 ms a step and 36 us a request, as engine 0.12 shows")
         slope, constant = SYNCHRONOUS_REQUEST_US * US, SYNCHRONOUS_STEP_US * US

@@ -362,6 +362,14 @@ REFUSALS: tuple[Refusal, ...] = (
         "vllm/config/scheduler.py:22",
     ),
     Refusal(
+        "model_length",
+        "engine",
+        "engine.max_model_len",
+        "{stated} tokens are more than the {own} the checkpoint was made for",
+        "Lower it to {own}",
+        "vllm/config/model.py:2593-2625",
+    ),
+    Refusal(
         "tokens_below_seqs",
         "engine",
         "engine.max_num_batched_tokens",

@@ -7,6 +7,16 @@ from steppe.resolve.case import Case
 from steppe.resolve.rules import refuse
 
 
+def max_model_len(case: Case) -> int | None:
+    """Longest sequence, tokens; refuses one the checkpoint does not reach (vllm/config/model.py:2575-2625)."""
+    stated, own = case.engine.max_model_len, case.graph.globals_.max_position_embeddings
+    if stated is None and own is not None:
+        case.record.assume("max_model_len", own)
+    if stated is not None and own is not None and stated > own:
+        refuse("model_length", stated=stated, own=own)
+    return case.max_model_len
+
+
 def batch_limits(case: Case) -> tuple[int, int]:
     """Tokens a step and sequences a step, as stated or as the API server defaults them.
 
@@ -19,8 +29,8 @@ def batch_limits(case: Case) -> tuple[int, int]:
     tokens = engine.max_num_batched_tokens
     if tokens is None:
         tokens = limits.max_num_batched_tokens
-        if engine.max_model_len:
-            tokens = min(tokens, seqs * engine.max_model_len)
+        if case.max_model_len:
+            tokens = min(tokens, seqs * case.max_model_len)
         case.record.assume("max_num_batched_tokens", tokens, note=_batched_note(case), **facts)
     if engine.max_num_seqs is None:
         seqs = min(seqs, tokens)

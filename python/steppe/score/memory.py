@@ -228,7 +228,7 @@ def answers(start: Start, kernel: Any) -> dict[str, tuple[float, float]]:
     concurrency, tokens = start.number("max_concurrency"), start.number("kv_tokens")
     if available and available > 0 and length and (concurrency or tokens):
         logged = available / (concurrency if concurrency else (tokens or 0) / length)
-        found["request"] = kernel.sequence_admission_bytes(int(length)) / GIB, logged
+        found["request"] = kernel.memory.sequence_startup_bytes() / GIB, logged
     itself, weights = model_of(start)[1], start.number("weights_gib")
     if weights and itself:
         found["weights"] = kernel.fixed_bytes().weights / GIB, weights

@@ -23,6 +23,7 @@ struct GemmTile {
   double tm = 64;            // rows a tile
   double tiles_per_sm = 0;   // ceil(n/tn) / SMs: tiles of one row of tiles, over the SMs
   double wave_us = 0;        // k*u + e: one wave of tiles
+  double edge_us = 0;        // ... of which e, its prologue and epilogue
   double top_m = 0;          // ladder: last m dispatched here
 };
 
@@ -32,8 +33,6 @@ struct Gemm {
   bool ladder = false;
   double theta = 0.5;        // 1: whole waves; 0: perfectly balanced
   double split_us = 0;       // fee of split-K, 0 = the kernel has none
-  double split_floor = 0;    // k*u of tile 0 ...
-  double split_edge = 0;     // ... and its prologue
   double throttle = 0, throttle_us = 1;
   double mem_us = 0;         // weight bytes over the achieved bandwidth
   double mem_row_us = 0;     // activation bytes a row, likewise
@@ -50,8 +49,7 @@ struct Gemm {
     double us = waves(t, m) * t.wave_us;
     if (split_us > 0) {
       const double x = std::ceil(m / t.tm) * t.tiles_per_sm;
-      const double edge = split_edge * (t.tm * t.tm) / (64 * 64);
-      us = std::min(us, split_us + (t.wave_us - edge) * std::max(x, 1.0 / 32) + edge);
+      us = std::min(us, split_us + (t.wave_us - t.edge_us) * std::max(x, 1.0 / 32) + t.edge_us);
     }
     return us;
   }

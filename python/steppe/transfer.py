@@ -43,7 +43,12 @@ class Transfers:
         without = "host overheads around a step are not charged"
         self._host_s = {
             name: (coefficients.optional(name, without) or 0.0) * US
-            for name in ("host_admission_per_request", "host_admission_per_token", "host_output_token", "host_completion")
+            for name in (
+                "host_admission_per_request",
+                "host_admission_per_token",
+                "host_output_token",
+                "host_completion",
+            )
         }
 
     # -- the host ----------------------------------------------------------------------------------------------
@@ -143,7 +148,9 @@ def transfer_time(
     if to is not None:
         _check_pools(kernel, to)
         pulling = to._transfers
-    return transfers.pd_transfer_time(pulling.pd_transfer_bytes(tokens), place(source, "source"), place(target, "target"))
+    return transfers.pd_transfer_time(
+        pulling.pd_transfer_bytes(tokens), place(source, "source"), place(target, "target")
+    )
 
 
 def _check_pools(sender: Kernel, puller: Kernel) -> None:

@@ -141,7 +141,9 @@ def _parallel_block(d: Drafting) -> list[DraftPass]:
     graph: Graph = "piecewise" if d.runner == "v1" else "own"
     passes = [
         *_combine(d),
-        DraftPass("draft context", "context", "context", "eager" if d.runner == "v1" else "own", block=k + 1, width=block),
+        DraftPass(
+            "draft context", "context", "context", "eager" if d.runner == "v1" else "own", block=k + 1, width=block
+        ),
         DraftPass("draft", "layers", "block_a_request", graph, head_rows=k, block=block, width=block),
     ]
     if d.method == "dspark":

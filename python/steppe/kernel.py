@@ -13,6 +13,7 @@ from steppe import _core
 from steppe._core import Batch, StepEstimate
 from steppe.documents import Deployment, ModelGraph, Scenario
 from steppe.documents.bundle import Bundle, load_bundle, make_bundle
+from steppe.documents.load import parse
 from steppe.errors import DeploymentError
 from steppe.explanation import Explanation
 from steppe.memory import FixedBytes, KvCapacity, Memory
@@ -287,8 +288,8 @@ def _bundle(
         "pools": [{"role": "colocated", "nodes": nodes, "parallel": parallel, "engine": engine}],
     }
     return make_bundle(
-        Scenario.model_validate(scenario),
-        Deployment.model_validate(deployment),
+        parse(Scenario, scenario, source="Kernel.build"),
+        parse(Deployment, deployment, source="Kernel.build"),
         catalog=catalog,
         registry=registry,
         graph=graph,

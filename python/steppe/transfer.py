@@ -104,7 +104,8 @@ class Transfers:
 
         COVERAGE LIMIT: each pull is one rank's transfer over one rank's link. In the engine decode rank d of D reads
         from prefill rank d*P/D of P (vllm/distributed/kv_transfer/kv_connector/v1/nixl/tp_mapping.py:88-98), and a
-        prefill rank frees its blocks after D/P notifications (vllm/distributed/kv_transfer/kv_connector/utils.py:579-596).
+        prefill rank frees its blocks after D/P notifications
+        (vllm/distributed/kv_transfer/kv_connector/utils.py:579-596).
         With a decode pool of wider tensor parallelism a prefill link therefore carries D/P payloads one beside the
         other and takes D/P times as long as charged here.
         """

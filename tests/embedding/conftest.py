@@ -20,7 +20,7 @@ SHIPPED = {
         "model": "deepseek-v3",
         "hardware": "b200",
         "tp": 8,
-        "speculative": {"method": "mtp", "num_tokens": 2},
+        "speculative": {"method": "mtp", "num_spec_tokens": 2},
     },
 }
 GOLDEN = ("wm-a-tp4", "mla-a-tp8-dcp8", "dsa-a-tp8-kvfp8-dcp4", "csa-b-tp8-dcp4", "d70-a-tp4")

@@ -16,6 +16,8 @@ const char* describe(Status status) noexcept {
     case Status::negative_setting: return "decode_threshold, sm_budget, pad_tokens and group_tokens must be 0 or more";
     case Status::beyond_max_len: return "computed + scheduled exceeds the deployment's max_model_len";
     case Status::too_many_tokens: return "the batch, or one context, holds more than 2^31 - 1 tokens";
+    case Status::duplicate_request: return "the running batch has a request of this id already";
+    case Status::unknown_request: return "the running batch has no request of this id";
   }
   return "unknown status";
 }

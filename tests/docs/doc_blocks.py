@@ -155,7 +155,7 @@ def _console(block: Block) -> str:
         parts.append(line)
         command += line.removeprefix("$ ").removesuffix("\\")
         if not line.endswith("\\"):
-            parts.append(_steppe(shlex.split(command)[1:]).rstrip())
+            parts.append(_steppe(shlex.split(command, comments=True)[1:]).rstrip())
             command = ""
     return "\n".join(parts) + "\n"
 

@@ -13,7 +13,9 @@ enum class Status : std::uint8_t {
   negative_tokens,     // a request schedules or has computed a negative number of tokens
   negative_setting,    // a threshold, budget, pad or group size is negative
   beyond_max_len,      // computed + scheduled exceeds the deployment's max_model_len
-  too_many_tokens,     // more tokens than the engine could ever schedule (over 2^31 - 1)
+  too_many_tokens,     // more tokens in the step, or in one context, than 2^31 - 1
+  duplicate_request,   // the running batch has the request already
+  unknown_request,     // the running batch does not have the request
 };
 
 const char* describe(Status status) noexcept;

@@ -10,7 +10,7 @@ from typing import Any
 import steppe
 from steppe import _core
 from steppe.catalog import Catalog
-from steppe.documents import Deployment, ModelGraph, Scenario
+from steppe.documents import CoefficientSet, Deployment, ModelGraph, Scenario
 from steppe.documents.bundle import make_bundle
 from steppe.resolve.draft_passes import DraftPass, draft_passes
 from steppe.resolve.drafter import drafter_of
@@ -60,9 +60,10 @@ def kernel(
     sets: tuple[str, ...] = REFINED,
     speculative: dict[str, Any] | None = None,
     engine: dict[str, Any] | None = None,
+    numbers: dict[str, float] | None = None,
     **parallel: Any,
 ) -> steppe.Kernel:
-    """A kernel of one pool; `parallel` are widths, `ep=True` spreads experts."""
+    """A kernel of one pool; `parallel` are widths, `ep=True` spreads experts, `numbers` replace coefficients by name."""
     layout: dict[str, Any] = {"tp": 1, "pp": 1, "dp": 1, **parallel}
     layout["enable_expert_parallel"] = layout.pop("ep", False)
     stated = dict(engine or {})
@@ -87,7 +88,18 @@ def kernel(
         Deployment.model_validate(deployment),
         graph=None if isinstance(target, str) else target,
     )
-    return steppe.Kernel.from_bundle(replace(bundle, draft=draft) if draft is not None else bundle)
+    bundle = replace(bundle, draft=draft) if draft is not None else bundle
+    if numbers:
+        bundle = replace(bundle, sets=[_renumbered(each, numbers) for each in bundle.sets])
+    return steppe.Kernel.from_bundle(bundle)
+
+
+def _renumbered(each: CoefficientSet, numbers: dict[str, float]) -> CoefficientSet:
+    entries = tuple(
+        entry.model_copy(update={"value": numbers[entry.name], "method": "assumed"}) if entry.name in numbers else entry
+        for entry in each.coefficients
+    )
+    return each.model_copy(update={"coefficients": entries})
 
 
 def passes(k: steppe.Kernel) -> list[tuple[DraftPass, Any]]:

@@ -203,3 +203,46 @@ def test_a_parallel_block_drafter_runs_without_decode_context_shards() -> None:
     assert k.resolution.draft is not None
     assert k.resolution.draft.widths.dcp == 1
     assert not [term for _, term, *_ in draft_rows(k.step_time(STEP)) if term.startswith("dcp")]
+
+
+HOST = {"host_replay_graph_per_step": 100.0, "host_launch_eager_per_layer": 1000.0, "host_launch_per_kernel": 0.0}
+WIDE = steppe.Batch([4] * 200, [50] * 200, decode_threshold=4)
+
+
+def draft_host_us(k: steppe.Kernel, batch: steppe.Batch) -> float:
+    """Host microseconds of the draft passes."""
+    return sum(own for _, _, resource, own, *_ in draft_rows(k.step_time(batch)) if resource == "host") / 1e3
+
+
+def test_an_autoregressive_drafter_s_host_time_follows_the_target() -> None:
+    """Three runs of one layer: a replay each under full graphs, two a piecewise run, eager launches above the ceiling."""
+    k = kernel("eagle3", 3, draft=graph("eagle3-llama-3.1-8b-instruct"), sets=REFERENCE, numbers=HOST)
+    mixed = steppe.Batch([4, 100], [500, 0], decode_threshold=4)
+    assert draft_host_us(k, DECODES) == pytest.approx(3 * 100)
+    assert draft_host_us(k, mixed) == pytest.approx(3 * 2 * 100)
+    assert draft_host_us(k, WIDE) == pytest.approx(3 * 1000)
+    assert draft_host_us(k, steppe.Batch([], [])) == 0
+
+
+def test_a_parallel_block_drafter_s_host_time_follows_its_own_graphs() -> None:
+    """One replay for context, block and Markov steps, prompts in the step or not; eager above its own ceiling only."""
+    draft = dense_draft("dspark", 5, hidden_taps=[1], markov_rank=64)
+    k = kernel("dspark", 3, draft=draft, sets=REFERENCE, numbers=HOST)
+    mixed = steppe.Batch([4, 3000], [500, 0], decode_threshold=4)
+    assert draft_host_us(k, DECODES) == pytest.approx(100)
+    assert draft_host_us(k, mixed) == pytest.approx(100)  # the target runs eagerly here, the drafter does not
+    target_eager = steppe.Batch([4] * 150, [50] * 150, decode_threshold=4)
+    assert k.resolution.settings.capture_ceiling < 600
+    assert draft_host_us(k, target_eager) == pytest.approx(100)  # 450 rows of its own
+    assert draft_host_us(k, WIDE) == pytest.approx(5 * 1000)  # 600 rows of its own
+
+
+def test_a_draft_model_is_launched_eagerly_and_kernels_are_counted() -> None:
+    k = kernel("draft_model", 2, draft=graph("qwen3-0.6b"), sets=REFERENCE, numbers=HOST)
+    layers = graph("qwen3-0.6b").stack.layers
+    assert draft_host_us(k, DECODES) == pytest.approx(2 * 1000 * layers)
+    per_kernel = {**HOST, "host_launch_eager_per_layer": 0.0, "host_launch_per_kernel": 1.0}
+    counted = kernel("draft_model", 2, draft=graph("qwen3-0.6b"), sets=REFERENCE, numbers=per_kernel)
+    alone = kernel(target="qwen3-0.6b", sets=REFERENCE, numbers={**per_kernel, "host_replay_graph_per_step": 0.0})
+    kernels = alone.step_time(DECODES).per_resource["host"] / 1e3
+    assert draft_host_us(counted, DECODES) == pytest.approx(2 * kernels)

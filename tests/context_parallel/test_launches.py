@@ -30,7 +30,7 @@ Launches = dict[tuple[str, str], int]
 def every(*kinds: str, **launches: int) -> dict[str, Launches]:
     """The same launches on every batch of `kinds` (all that run by default)."""
     table = {tuple(name.split("__")): count for name, count in launches.items()}
-    return {kind: table for kind in kinds or ("decode", "mixed", "fresh")}  # type: ignore[misc]
+    return dict.fromkeys(kinds or ("decode", "mixed", "fresh"), table)  # type: ignore[misc]
 
 
 def table(**by_batch: dict[str, int]) -> dict[str, Launches]:

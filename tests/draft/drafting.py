@@ -63,7 +63,7 @@ def kernel(
     numbers: dict[str, float] | None = None,
     **parallel: Any,
 ) -> steppe.Kernel:
-    """A kernel of one pool; `parallel` are widths, `ep=True` spreads experts, `numbers` replace coefficients by name."""
+    """A kernel of one pool; `parallel` are widths (`ep=True` spreads experts), `numbers` coefficients to replace."""
     layout: dict[str, Any] = {"tp": 1, "pp": 1, "dp": 1, **parallel}
     layout["enable_expert_parallel"] = layout.pop("ep", False)
     stated = dict(engine or {})

@@ -128,7 +128,7 @@ def test_the_target_s_rows_are_taken_over_without_the_pad() -> None:
     assert drafted["sampled_rows"] == 3
 
 
-# Largest request counts a drafter's own graphs hold: (S_max, k, ceiling) -> verify, DFlash (k + 1 rows), DSpark (k rows).
+# Most requests graphs hold, by max_num_seqs, k and ceiling: verification, DFlash (k + 1 rows), DSpark (k rows).
 CEILINGS = [
     (1024, 3, 512, 128, 128, 166),
     (1024, 3, 1024, 256, 256, 336),

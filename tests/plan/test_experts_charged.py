@@ -90,7 +90,7 @@ def test_refined_dispatch_carries_the_quantized_row() -> None:
 def test_experts_without_a_gate_are_charged_one() -> None:
     """Nemotron-H's experts hold two matrices; the reference charges three, half as much again."""
     model = "nemotron-3-nano-30b-a3b"
-    graph, node = experts_of(model)
+    _, node = experts_of(model)
     assert not node.gated
     k = kernel(model, tp=1)
     imbalance = k._coefficients.get("moe_routing_imbalance_median")

@@ -197,7 +197,7 @@ def test_there_are_two_directions(opened: Any, direction: str) -> None:
 
 def test_the_tier_law() -> None:
     """Device rate by direction, capped by the link, shared by what is in flight, never below the device's latency."""
-    law: Any = dict(latency_s=80e-6, device_bytes_per_s=6e9)
+    law: Any = {"latency_s": 80e-6, "device_bytes_per_s": 6e9}
     assert _core.tier_ns(6e9, 1, host_bytes_per_s=0, **law) == 1_000_000_000
     assert _core.tier_ns(6e9, 1, host_bytes_per_s=3e9, **law) == 2_000_000_000
     assert _core.tier_ns(6e9, 4, host_bytes_per_s=0, **law) == 4_000_000_000

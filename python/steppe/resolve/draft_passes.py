@@ -24,8 +24,8 @@ class DraftPass:
 
     `rows` `batch` are the target's own (rejected ones kept) plus `extra` a request; `block` rows a request otherwise.
     `head_rows` a request see the draft head. `ahead`: tokens by which the context has grown when the pass first runs,
-    its own rows included where it does not run the target's. `grows`: each of `count` runs sees a context one token longer. `graph`
-    `piecewise` follows the target's ceiling but never runs a full graph.
+    its own rows included where it does not run the target's. `grows`: each of `count` runs sees a context one token
+    longer. `graph` `piecewise` follows the target's ceiling but never runs a full graph.
     """
 
     name: str

@@ -215,7 +215,7 @@ def draft_host_us(k: steppe.Kernel, batch: steppe.Batch) -> float:
 
 
 def test_an_autoregressive_drafter_s_host_time_follows_the_target() -> None:
-    """Three runs of one layer: a replay each under full graphs, two each under piecewise ones, eager above the ceiling."""
+    """Three runs of one layer: a replay each under full graphs, two each piecewise, eager above the ceiling."""
     k = kernel("eagle3", 3, draft=graph("eagle3-llama-3.1-8b-instruct"), sets=REFERENCE, numbers=HOST)
     mixed = steppe.Batch([4, 100], [500, 0], decode_threshold=4)
     assert draft_host_us(k, DECODES) == pytest.approx(3 * 100)

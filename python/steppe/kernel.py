@@ -14,6 +14,7 @@ from steppe import _core
 from steppe._core import Batch, StepEstimate
 from steppe.documents import Deployment, ModelGraph, Scenario
 from steppe.documents.bundle import Bundle, load_bundle, make_bundle
+from steppe.documents.load import parse
 from steppe.errors import DeploymentError
 from steppe.explanation import Explanation
 from steppe.memory import FixedBytes, KvCapacity, Memory
@@ -22,6 +23,7 @@ from steppe.resolve.choices import resolve
 from steppe.resolve.coefficients import Coefficients, Scope
 from steppe.resolve.plan import build_plan
 from steppe.resolve.resolved import Resolution
+from steppe.transfer import Transfers, transfer_time
 
 DEFAULT_SETS = ("{chip}-reference", "{chip}-engine", "{chip}-refined")
 PathLike = str | os.PathLike[str]
@@ -42,6 +44,7 @@ class Kernel(PricingKernel):
         self._memory = Memory(resolution, coefficients)
         super().__init__(_core.Kernel(plan), caches=self._memory.pool)
         self._fixed = self._memory.fixed_bytes()  # here, so that a missing magnitude is refused at once
+        self._transfers = Transfers(resolution, coefficients, self._memory)
 
     @classmethod
     def build(
@@ -143,6 +146,49 @@ class Kernel(PricingKernel):
         """The kernel as bytes (see `PricingKernel.to_bytes`), with the memory its caches have."""
         budget = max(-1, self._memory.kv_budget_bytes()) if self._caches is not None else -1
         return _core.kernel_to_bytes(self._core, self._caches, budget, json.dumps(self.provenance()))
+
+    # -- around a step --------------------------------------------------------------------------------------------
+
+    @property
+    def role(self) -> str:
+        """Which part of a request the pool serves: colocated, prefill or decode."""
+        return self._resolution.pool.role
+
+    def admission_overhead(self, prompt: int) -> int:
+        """Host nanoseconds to take in a request of `prompt` tokens; 0 for none."""
+        return self._transfers.admission_overhead(prompt)
+
+    def output_token_overhead(self) -> int:
+        """Host nanoseconds of each output token."""
+        return self._transfers.output_token_overhead()
+
+    def completion_overhead(self) -> int:
+        """Host nanoseconds to finish a request."""
+        return self._transfers.completion_overhead()
+
+    def tier_time(self, tier: str, direction: str, bytes: int, depth: int = 1) -> int:
+        """Nanoseconds to move `bytes` `to_tier` or `from_tier` while `depth` transfers share the tier.
+
+        Raises `steppe.Error` for a tier the deployment does not offload to (without offloading: for one the cluster,
+        or else the catalog, does not have) and for another direction.
+        """
+        return self._transfers.tier_time(tier, direction, bytes, depth)
+
+    def pd_transfer_bytes(self, tokens: int) -> int:
+        """Bytes of a request of `tokens` tokens that one rank of this pool moves or pulls."""
+        return self._transfers.pd_transfer_bytes(tokens)
+
+    def pd_transfer_time(
+        self, tokens: int, source: tuple[int, int], target: tuple[int, int], *, to: Kernel | None = None
+    ) -> int:
+        """Nanoseconds to move a request of `tokens` tokens from one place to another, each a (rack, node).
+
+        Ask the kernel of the pool that prefilled, and name the pool that decodes in `to`: a pull moves what the pulling
+        rank holds. Without `to` the other side is taken to hold what this one does. Raises `DeploymentError` where the
+        pools stand the wrong way round or belong to two deployments, and where the places need a network the scenario
+        does not name.
+        """
+        return transfer_time(self, tokens, source, target, to)
 
     # -- what was decided ---------------------------------------------------------------------------------------
 
@@ -248,8 +294,8 @@ def _bundle(
         "pools": [{"role": "colocated", "nodes": nodes, "parallel": parallel, "engine": engine}],
     }
     return make_bundle(
-        Scenario.model_validate(scenario),
-        Deployment.model_validate(deployment),
+        parse(Scenario, scenario, source="Kernel.build"),
+        parse(Deployment, deployment, source="Kernel.build"),
         catalog=catalog,
         registry=registry,
         graph=graph,

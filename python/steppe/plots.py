@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 RESOURCES = {"sm": "SM (arithmetic)", "hbm": "HBM (memory)", "nvlink": "NVLink", "nic": "network", "host": "host"}
 PALETTE = ("#4477AA", "#EE9944", "#44AA77", "#AA4477", "#88CCEE", "#BBAA33", "#8866BB", "#CC6677")
 OTHER = "#999999"
+GIB = float(1 << 30)
 
 _INK = {False: "#222222", True: "#DDDDDD"}
 _PAPER = {False: "#FFFFFF", True: "#1E2129"}
@@ -63,6 +64,18 @@ def step_breakdown(
     return _bars(estimates, by=by, xlabel=xlabel, title=title or _name(kernel), dark=dark)
 
 
+def step_breakdowns(
+    bars: Sequence[tuple[str, Kernel, Batch | str]],
+    *,
+    by: str = "resource",
+    title: str = "",
+    dark: bool = False,
+) -> Figure:
+    """Stacked bars of step time where each bar is its own deployment and step: (label, kernel, batch) triples."""
+    estimates = [(label, kernel.step_time(_batch(step))) for label, kernel, step in bars]
+    return _bars(estimates, by=by, xlabel="", title=title, dark=dark)
+
+
 def compare(
     kernels: Mapping[str, Kernel],
     step: Batch | str,
@@ -95,7 +108,8 @@ def step_curves(
         for index, (label, kernel) in enumerate(kernels.items()):
             times = [kernel.step_time(_batch(step)).no_overlap / 1e6 for _, step in steps]
             axes.plot([x for x, _ in steps], times, marker="o", markersize=4, color=PALETTE[index], label=label)
-        axes.set(xlabel=xlabel, ylabel="step time (ms)", title=title)
+        axes.set(xlabel=xlabel, ylabel="step time (ms)")
+        _title(figure, title)
         if log:
             _log_x(axes, [x for x, _ in steps])
         axes.set_ylim(bottom=0)
@@ -128,7 +142,7 @@ def concurrency(
             axes.set(xlabel="requests in flight", ylabel=ylabel)
             axes.set_ylim(bottom=0)
             _log_x(axes, levels)
-        figure.suptitle(title or f"prompts of {isl:,}, outputs of {osl:,} tokens", fontsize="medium")
+        _title(figure, title or f"prompts of {isl:,}, outputs of {osl:,} tokens")
         if len(kernels) > 1:
             both[0].legend()
     return figure
@@ -149,6 +163,48 @@ def _steady(kernel: Kernel, isl: int, osl: int, levels: Sequence[int]) -> list[t
     return rows
 
 
+def memory_bar(
+    kernel: Kernel,
+    contexts: Sequence[int] = (),
+    *,
+    requests: int = 16,
+    title: str = "",
+    dark: bool = False,
+) -> Figure:
+    """Stacked bars of one rank's memory, one bar a context: what is held whatever is served, and the KV cache of
+    `requests` requests of that many tokens. The line is what the engine may use.
+
+    Contexts default to powers of four up to the longest request. Raises `steppe.Error` for contexts beyond a stated
+    max_model_len.
+    """
+    memory, settings = kernel.memory, kernel.resolution.settings
+    longest = settings.max_model_len or 262_144
+    lengths = list(contexts) or [length for length in (1024, 4096, 16384, 65536, 262144) if length <= longest]
+    fixed = kernel.fixed_bytes()
+    held = {
+        "weights": fixed.weights,
+        "redundant experts": fixed.eplb_replicas,
+        "activations": fixed.activations,
+        "CUDA graphs": fixed.cuda_graphs,
+        "communication, buffers": fixed.comm_buffers + fixed.engine_buffers,
+    }
+    bars = []
+    for length in lengths:
+        each = memory.sequence_variable_bytes(length) + memory.sequence_bounded_bytes_at(length)
+        cache = requests * (each + memory.sequence_fixed_bytes())
+        parts = {name: size / GIB for name, size in held.items() if size}
+        bars.append((f"{length:,}", parts | {f"KV cache of {requests}": cache / GIB}))
+    usable = kernel.resolution.chip.memory_gib * settings.gpu_memory_utilization + kernel.pre_snapshot_bytes() / GIB
+    return stacked(
+        bars,
+        ylabel="GiB on one rank",
+        xlabel=f"tokens of each of {requests} requests",
+        title=title or _name(kernel),
+        limit=(f"the engine may use {usable:.1f} GiB", usable),
+        dark=dark,
+    )
+
+
 def stacked(
     bars: Sequence[tuple[str, Mapping[str, float]]],
     *,
@@ -156,20 +212,22 @@ def stacked(
     xlabel: str = "",
     title: str = "",
     limit: tuple[str, float] | None = None,
+    form: str = "{:,.1f}",
     dark: bool = False,
 ) -> Figure:
     """Stacked bars of any parts: (label, {part: value}) pairs; parts keep the order they first occur in.
 
-    `limit` draws a labelled line, such as a GPU's memory.
+    `limit` draws a labelled line, such as a GPU's memory. `form` formats the total over each bar.
     """
     parts = list(dict.fromkeys(part for _, values in bars for part in values))
-    with _figure(dark, (max(4.8, 2.4 + 0.62 * len(bars)), 4.0)) as (figure, axes):
-        _stack(axes, [label for label, _ in bars], parts, [dict(values) for _, values in bars], PALETTE, dark)
-        axes.set(ylabel=ylabel, xlabel=xlabel, title=title)
+    with _figure(dark, (_width([label for label, _ in bars]), 4.0)) as (figure, axes):
+        _stack(axes, [label for label, _ in bars], parts, [dict(values) for _, values in bars], PALETTE, dark, form)
+        axes.set(ylabel=ylabel, xlabel=xlabel)
+        _title(figure, title)
         if limit is not None:
             axes.axhline(limit[1], color=_INK[dark], linewidth=1, linestyle="--")
             axes.annotate(
-                limit[0], (1, limit[1]), xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize="small"
+                limit[0], (0.01, limit[1]), xycoords=("axes fraction", "data"), va="bottom", fontsize="small"
             )
             axes.set_ylim(top=max(axes.get_ylim()[1], 1.08 * limit[1]))
         _legend_beside(axes)
@@ -186,9 +244,10 @@ def _bars(estimates: Sequence[tuple[str, StepEstimate]], *, by: str, xlabel: str
         colours = tuple(PALETTE[list(RESOURCES.values()).index(name)] for name in names)
     else:
         colours = tuple(OTHER if name == "other" else PALETTE[i % len(PALETTE)] for i, name in enumerate(names))
-    with _figure(dark, (max(4.8, 2.6 + 0.62 * len(estimates)), 4.0)) as (figure, axes):
+    with _figure(dark, (_width([label for label, _ in estimates]), 4.0)) as (figure, axes):
         _stack(axes, [label for label, _ in estimates], names, parts, colours, dark)
-        axes.set(ylabel="step time (ms)", xlabel=xlabel, title=title)
+        axes.set(ylabel="step time (ms)", xlabel=xlabel)
+        _title(figure, title)
         _legend_beside(axes)
     return figure
 
@@ -228,6 +287,7 @@ def _stack(
     bars: Sequence[Mapping[str, float]],
     colours: Sequence[str],
     dark: bool,
+    form: str = "{:,.1f}",
 ) -> None:
     bottom = [0.0] * len(bars)
     for part, colour in zip(parts, _repeated(colours, len(parts)), strict=True):
@@ -245,12 +305,24 @@ def _stack(
         bottom = [low + high for low, high in zip(bottom, heights, strict=True)]
     axes.set_xticks(range(len(labels)), labels)
     for index, top in enumerate(bottom):
-        axes.annotate(f"{top:,.1f}", (index, top), ha="center", va="bottom", fontsize="small")
+        axes.annotate(form.format(top), (index, top), ha="center", va="bottom", fontsize="small")
     axes.margins(y=0.08)
 
 
 def _repeated(colours: Sequence[str], count: int) -> list[str]:
     return [colours[i % len(colours)] for i in range(count)]
+
+
+def _width(labels: Sequence[str]) -> float:
+    """Inches a figure of labelled bars needs: room for the longest line under each bar, and for the legend."""
+    longest = max((len(line) for label in labels for line in label.split("\n")), default=0)
+    return max(5.6, 2.6 + max(0.6, 0.1 * longest) * len(labels))
+
+
+def _title(figure: Figure, text: str) -> None:
+    """Over the whole figure, not the axes: beside a legend these are too narrow for a sentence."""
+    if text:
+        figure.suptitle(text, x=0.01, ha="left", fontsize="medium")
 
 
 def _legend_beside(axes: Axes) -> None:
@@ -278,8 +350,6 @@ def _figure(dark: bool, size: tuple[float, float], columns: int = 1) -> Iterator
         "figure.facecolor": paper,
         "axes.facecolor": paper,
         "font.size": 10,
-        "axes.titlesize": "medium",
-        "axes.titlelocation": "left",
         "axes.spines.top": False,
         "axes.spines.right": False,
         "axes.grid": True,

@@ -130,15 +130,22 @@ def kernel_step(kernel: Any) -> Step:
     """Step prices of a `steppe.Kernel`: the sum over resources without overlap.
 
     Decoding requests schedule one token at a context of `context` tokens, the new one included; fractional chunks are
-    rounded to whole tokens, at least one.
+    rounded to whole tokens, at least one. The other data-parallel ranks of the lockstep run as many decodes and no
+    prompt.
     """
     from steppe import Batch
+
+    others = kernel.resolution.widths.dp - 1
 
     def price(decodes: int, context: float, chunks: Sequence[Chunk], /) -> float:
         new = [max(1, round(size)) for size, _ in chunks]
         cached = [max(0, round(before)) for _, before in chunks]
         scheduled = [1] * decodes + new
         computed = [max(0, round(context) - 1)] * decodes + cached
-        return float(kernel.step_time(Batch(scheduled=scheduled, computed=computed)).no_overlap) * 1e-9
+        together = sum(scheduled) + others * decodes if others else 0
+        return (
+            float(kernel.step_time(Batch(scheduled=scheduled, computed=computed, group_tokens=together)).no_overlap)
+            * 1e-9
+        )
 
     return price

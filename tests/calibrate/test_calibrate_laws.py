@@ -68,7 +68,7 @@ def test_moe_vectors(part: str, key: str, t: int, k: int, e: int, ep: int, h: in
     assert float(laws.moe(p, t, h, i, k, e / ep, 3, pairs, touched)) == pytest.approx(us, rel=3e-3)
 
 
-# ------------------------------------------------------------------------------------------------------------ properties
+# --------------------------------------------------------------------------------------------------------- properties
 @pytest.mark.parametrize("part", PARTS)
 def test_gemm_is_finite_positive_and_never_cheaper_with_more_rows(part: str) -> None:
     rng = np.random.default_rng(1)
@@ -210,3 +210,18 @@ def test_core_prices_decode_attention_alike(
     got = _price("attention_decode", flat, inputs, features, batch)
     want = laws.attention_decode(p, len(contexts), sum(contexts), max(contexts), n, g, d)
     assert got == pytest.approx(float(want), rel=1e-6, abs=2e-3)
+
+
+def test_rows_are_ranked_only_between_top_k_and_the_small_kernel_s_limit() -> None:
+    assert float(laws.ranked_sum(4 * 512.0, 512)) == 0
+    assert float(laws.ranked_sum(1e6, 512)) == float(laws.ranked_sum(8192.0, 512))
+    v = np.arange(1, 8193)
+    n = v / 4
+    exact = (n**2 * ((n > 1024) & (n <= 2048))).sum()
+    assert float(laws.ranked_sum(8192.0, 1024)) == pytest.approx(exact, rel=1e-3)
+
+
+def test_a_token_goes_to_every_expert_s_rank_or_to_each_rank_once() -> None:
+    assert float(laws.copies(8, 8, once_a_rank=False)) == 7
+    assert float(laws.copies(1, 8, once_a_rank=True)) == pytest.approx(7 / 8)
+    assert float(laws.copies(8, 4, once_a_rank=True)) < 3

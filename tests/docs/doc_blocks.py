@@ -5,7 +5,8 @@ Every block of README and docs is one of these, or a test fails:
 * `python`: run, with the page's earlier blocks already run; a `text` block right below it is what it prints;
 * `console`: lines that start with `$ steppe` are run through the command line, the lines below are what each prints;
 * any block under `<!-- file: NAME -->`: written to NAME in the page's working folder before what follows is run;
-* any block under `<!-- skip: REASON -->`: not run, and reported as skipped with that reason.
+* any block under `<!-- skip: REASON -->`: not run, and reported as skipped with that reason;
+* a block without a language: a formula or a sketch, no code.
 
 `...` stands for any text in expected output, and runs of white space are equal.
 """
@@ -106,9 +107,10 @@ def unaccounted(blocks: list[Block]) -> list[str]:
     wrong = []
     for block, before in zip(blocks, [None, *blocks], strict=False):
         shown = block.language == "text" and block.follows and before is not None and before.language == "python"
+        shown = shown or not block.language
         commands = block.language == "console" and all(line.startswith("steppe ") for line in _commands(block))
         if not (block.file or block.skip or block.language == "python" or shown or commands):
-            wrong.append(f"{block.where}: a {block.language or 'bare'} block that is neither run nor skipped")
+            wrong.append(f"{block.where}: a {block.language} block that is neither run nor skipped")
     return wrong
 
 
@@ -155,7 +157,7 @@ def _console(block: Block) -> str:
         parts.append(line)
         command += line.removeprefix("$ ").removesuffix("\\")
         if not line.endswith("\\"):
-            parts.append(_steppe(shlex.split(command)[1:]).rstrip())
+            parts.append(_steppe(shlex.split(command, comments=True)[1:]).rstrip())
             command = ""
     return "\n".join(parts) + "\n"
 

@@ -1,6 +1,6 @@
-"""Make the helpers of this folder importable by name."""
+"""Make the helpers of this folder, and the hand-made documents, importable by name."""
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent / "plan")]

@@ -16,7 +16,16 @@ import yaml
 from reference_oracle import Deployed
 
 import steppe
-from steppe.documents import Bundle, Chip, CoefficientSet, Deployment, Fabric, ModelGraph, Scenario
+from steppe.documents import (
+    Bundle,
+    Chip,
+    CoefficientSet,
+    Deployment,
+    Fabric,
+    ModelGraph,
+    Scenario,
+    load_coefficient_set,
+)
 
 DATA = Path(__file__).parent.parent / "data"
 MODELS = ("plain", "mixture", "windows", "latent", "indexed", "pooled", "delta", "scan", "keyed")
@@ -102,6 +111,12 @@ def setup(model: str = "plain", part: str = "part-nine", *, shape: bool = False,
     )  # fmt: skip
 
 
+@cache
+def _sizes() -> CoefficientSet:
+    """What a rank's memory holds, which a kernel sizes when it is built."""
+    return load_coefficient_set(DATA / "registry" / "coefficients" / "sizes.yaml")
+
+
 def ranks(s: Setup) -> int:
     """GPUs of the deployment."""
     p = s.parallel
@@ -144,7 +159,10 @@ def bundle(s: Setup) -> Bundle:
         chip=Chip.model_validate(s.chip),
         fabric=Fabric.model_validate({"Provenance": "derived", "InterNodeBwGBps": NETWORK}) if nodes > 1 else None,
         storage={},
-        sets=[CoefficientSet.model_validate({"kind": "CoefficientSet", "name": "made", "coefficients": entries})],
+        sets=[
+            CoefficientSet.model_validate({"kind": "CoefficientSet", "name": "made", "coefficients": entries}),
+            _sizes(),
+        ],
         model_name=s.model,
         chip_name=s.part,
     )

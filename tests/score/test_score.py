@@ -352,7 +352,11 @@ def test_a_launch_is_opened_from_its_documents(monkeypatch: pytest.MonkeyPatch) 
 
     def open_documents(path: Path) -> Any:
         opened.extend(yaml.safe_load_all(Path(path).read_text(encoding="utf-8")))
-        return SimpleNamespace(resolution=SimpleNamespace(settings=SimpleNamespace(max_num_batched_tokens=16384)))
+        return SimpleNamespace(
+            resolution=SimpleNamespace(
+                settings=SimpleNamespace(max_num_batched_tokens=16384), widths=SimpleNamespace(dp=1)
+            )
+        )
 
     monkeypatch.setattr(steppe, "open", open_documents, raising=False)
     monkeypatch.setattr(steppe, "Batch", SimpleNamespace, raising=False)

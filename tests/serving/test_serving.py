@@ -115,7 +115,8 @@ def test_a_kernel_is_asked_for_whole_tokens(monkeypatch: pytest.MonkeyPatch) -> 
         asked.append(batch)
         return SimpleNamespace(no_overlap=2_500_000)
 
-    price = kernel_step(SimpleNamespace(step_time=step_time))
+    alone = SimpleNamespace(widths=SimpleNamespace(dp=1))
+    price = kernel_step(SimpleNamespace(step_time=step_time, resolution=alone))
     assert price(2, 1500.4, [(700.6, 0.0), (0.2, 31.7)]) == pytest.approx(2.5e-3)
     assert asked[0].scheduled == [1, 1, 701, 1]
     assert asked[0].computed == [1499, 1499, 0, 32]

@@ -210,10 +210,11 @@ def fit_prefill(tables: Tables, part: Part) -> list[Fitted]:
         d["window_size"] = 0
     keys = [c for c in d.columns if c not in ("us", "latency")]
     d = d.drop(columns=["latency"]).groupby(keys, as_index=False).us.median()
+    d = d[d.isl > 1]  # the engine runs one-token prompts as decodes
     out = []
     for (kernel, kv, kind, head_class), x in _groups(d):
         if "decode" in kernel:
-            continue  # prompts of one token, which vLLM sends to the decode kernel
+            continue  # FlashInfer names its decode kernel on short prompts
         kernel_path, args = path_of(kernel), prefill_args(x)
         us = x.us.to_numpy(dtype=float)
         base = {"path": kernel_path, "kernel": kernel, "bw_Bps": part.hbm * 1e6}

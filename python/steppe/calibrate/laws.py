@@ -251,6 +251,19 @@ def selected_sum(family: str, x: Number, topk: float) -> Number:
     return capped_sum(x, topk)
 
 
+RANKED_UP_TO = 2048  # index keys of a query the small top-k kernel ranks; longer rows take another kernel
+
+
+def ranked_sum(x: Number, topk: float) -> Number:
+    """Sum over the first `x` queries of a request of n^2, n = visible keys / 4, for topk < n <= 2048 (CSA prefill).
+
+    A row no longer than top-k is not ranked at all; one of more than 2048 index keys takes a kernel of linear cost.
+    """
+    low, high = 4.0 * topk, 4.0 * RANKED_UP_TO
+    v = np.clip(x, low, high)
+    return (v**3 - low**3) / 48.0
+
+
 INDEX_RATIO = {"dsa": 1.0, "msa": 1.0, "csa": 0.25, "hca": 0.0}  # index keys scanned per visible key
 
 
@@ -266,10 +279,11 @@ def sparse(
     )
 
 
-def sparse_indexer(p: Law, queries: Number, scanned: Number, longest_scan: Number) -> Array:
-    """The indexer: `scanned` = index keys over all queries, `longest_scan` those of the longest request's last
-    query."""
-    return np.asarray(p["Fi"] + queries * p["i0"] + np.sqrt((scanned * p["i1"]) ** 2 + (longest_scan * p["i2"]) ** 2))
+def sparse_indexer(p: Law, queries: Number, scanned: Number, longest_scan: Number, ranked: Number = 0.0) -> Array:
+    """The indexer: `scanned` = index keys over all queries, `longest_scan` those of the longest request's last query,
+    `ranked` = `ranked_sum` over all requests (new less cached tokens), read by laws that carry j1."""
+    scan = np.sqrt((scanned * p["i1"]) ** 2 + (longest_scan * p["i2"]) ** 2)
+    return np.asarray(p["Fi"] + queries * p["i0"] + scan + p.get("j1", 0.0) * ranked)
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -325,6 +339,18 @@ def collective(p: Law, nbytes: Number) -> Array:
     """A collective of `nbytes` total payload: a low-latency and a bandwidth protocol, the faster one smoothly."""
     slow, fast = p["a1"] + nbytes / p["R1"], p["a2"] + nbytes / p["R2"]
     return np.asarray((slow**-3 + fast**-3) ** (-1 / 3.0))
+
+
+def copies(topk: Number, ranks: Number, *, once_a_rank: bool) -> Number:
+    """Ranks besides its own a token is sent to: each expert's, or each rank once."""
+    if once_a_rank:
+        return (ranks - 1) * (1 - (1 - 1 / ranks) ** topk)
+    return topk * (ranks - 1) / ranks
+
+
+def moe_exchange(p: Law, tokens: Number, nbytes: Number) -> Array:
+    """A point-to-point exchange of experts: `tokens` of this rank, `nbytes` = tokens * hidden * p["bytes"] * copies."""
+    return np.asarray(p["a"] + p["c"] * tokens + nbytes / p["R"])
 
 
 def all_reduce_curve(p: Law, nbytes: Number) -> Array:

@@ -13,6 +13,7 @@ from typing import Any
 
 from steppe.calibrate.fit import Fitted
 from steppe.calibrate.parts import Part
+from steppe.calibrate.transfer import carried
 
 HOPPER = ("h100", "h200")
 BLACKWELL = ("b200", "b300", "gb200-nvl72", "gb300")
@@ -54,9 +55,6 @@ RULES: list[StandIn] = [
     StandIn(GDDR, "gemm", "fp8_block", "fp8",
             "its block-fp8 table is launch-bound eager timing (180-425 us flat): this part's fp8 law", GEMM_TABLE),
     # ---- experts
-    StandIn(HOPPER, "moe", "w4a16_mxfp4/marlin", "w4a16_mxfp4/oaitriton",
-            "gpt-oss forced onto Marlin mxfp4 on Hopper, with an activation no table has: the OAI-Triton law",
-            MOE_TABLE),
     StandIn(BLACKWELL, "moe", "fp8_block/fp8moe_triton", "fp8_block/fp8moe_triton",
             "the Triton block-fp8 experts are measured on B200 only", MOE_TABLE, "b200", "fp8"),
     StandIn(BLACKWELL, "moe", "bfloat16/unquantizedfusedmoe_triton", "bfloat16/unquantizedfusedmoe_triton",
@@ -69,8 +67,6 @@ RULES: list[StandIn] = [
             "the CUTLASS nvfp4 experts are measured on one geometry only: the modular trtllm-gen law", MOE_TABLE),
     StandIn((*HOPPER, "l40s"), "moe", "nvfp4/marlin", "int4_wo/marlin",
             "both widen 4-bit weights with 16-value scales inside the Marlin kernel", MOE_TABLE),
-    StandIn(BLACKWELL, "moe", "w4a16_mxfp4/marlin", "w4a16_mxfp4/marlinexperts_situ",
-            "the Marlin mxfp4 kernel of another activation", MOE_TABLE),
     StandIn(("rtx-pro-6000",), "moe", "fp8_block/fp8moe_triton", "fp8_block/fp8moe_triton",
             "no block-fp8 experts table on this part: L40S's law", MOE_TABLE, "l40s", "fp8"),
     StandIn(("rtx-pro-6000",), "moe", "bfloat16/unquantizedfusedmoe_triton", "bfloat16/unquantizedfusedmoe_triton",
@@ -151,7 +147,8 @@ def stand_ins(measured: list[Fitted], parts: list[Part]) -> list[Fitted]:
     """Assumed laws for what `measured` lacks on `parts`. A rule whose source is missing, or whose law exists, is passed
     over; earlier rules win."""
     have = {(f.part, f.law, f.key): f for f in measured}
-    out: list[Fitted] = []
+    out = carried(have, parts)
+    have |= {(f.part, f.law, f.key): f for f in out}
     for rule in RULES:
         for part in parts:
             if part.name not in rule.parts or (part.name, rule.law, rule.key) in have:

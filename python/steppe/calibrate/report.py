@@ -44,11 +44,15 @@ def family_rows(fitted: Results) -> list[tuple[str, int, int, float, float, floa
     out = []
     for family in FAMILIES:
         found = scored(fitted, family)
-        if family in BARS and found:
-            errors = [e for _, _, e in found]
+        if found:
+            errors, bar = [e for _, _, e in found], BARS.get(family, float("inf"))
             out.append((family, len(found), sum(f.rows for _, f, _ in found), min(errors), float(np.median(errors)),
-                        max(errors), sum(e > BARS[family] for e in errors)))  # fmt: skip
+                        max(errors), sum(e > bar for e in errors)))  # fmt: skip
     return out
+
+
+def _bar(family: str) -> str:
+    return f"{BARS[family]:.2f}" if family in BARS else "-"
 
 
 def summary(fitted: Results) -> Any:
@@ -60,7 +64,7 @@ def summary(fitted: Results) -> Any:
         table.add_column(name, justify="left" if name == "family" else "right")
     for family, laws, rows, best, middle, worst, over in family_rows(fitted):
         table.add_row(family, str(laws), str(rows), f"{best:.3f}", f"{middle:.3f}", f"{worst:.3f}",
-                      f"{BARS[family]:.2f}", str(over))  # fmt: skip
+                      _bar(family), str(over))  # fmt: skip
     return table
 
 
@@ -73,7 +77,7 @@ def _family_table(fitted: Results) -> list[str]:
     ]
     for family, laws, rows, best, middle, worst, over in family_rows(fitted):
         out.append(
-            f"| {family} | {laws} | {rows} | {best:.3f} | {middle:.3f} | {worst:.3f} | {BARS[family]:.2f} | {over} |"
+            f"| {family} | {laws} | {rows} | {best:.3f} | {middle:.3f} | {worst:.3f} | {_bar(family)} | {over} |"
         )
     return [*out, ""]
 
@@ -84,7 +88,7 @@ def _law_tables(fitted: Results) -> list[str]:
     parts = list(fitted)
     for family in FAMILIES:
         found = scored(fitted, family)
-        if not found or family not in BARS:
+        if not found:
             continue
         keys = list(dict.fromkeys(f.key for f in order([f for _, f, _ in found])))
         cells = {(part, f.key): (e, f.median_ape) for part, f, e in found}
@@ -97,7 +101,7 @@ def _law_tables(fitted: Results) -> list[str]:
                     continue
                 error, ape = cells[part, key]
                 text = f"{error:.3f}" + (f" ({ape:.1f} %)" if ape is not None else "")
-                row.append(f"**{text}**" if error > BARS[family] else text)
+                row.append(f"**{text}**" if error > BARS.get(family, float("inf")) else text)
             out.append(f"| {key} | " + " | ".join(row) + " |")
         out.append("")
     return out

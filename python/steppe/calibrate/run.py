@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from steppe.calibrate import attention, collectives, gemm, mla, moe, recurrent, routing, small, sparse
+from steppe.calibrate import all_to_all, attention, collectives, gemm, mla, moe, recurrent, routing, small, sparse
 from steppe.calibrate.fit import Fitted
 from steppe.calibrate.neighbours import stand_ins
 from steppe.calibrate.parts import KNOWN, Part, load_part
@@ -49,7 +49,7 @@ def plan(parts: list[Part]) -> list[Job]:
         jobs += [Job("gemm", p.name, dtype) for dtype in gemm.dtypes(p)]
     for family in ("dsa", "msa", "csa", "hca"):
         jobs += [Job("sparse", p.name, (family, decode)) for p in parts for decode in (True, False)]
-    for family in ("mla_decode", "mla_context", "gdn", "kda", "mamba2", "nccl", "vllm", "elementwise"):
+    for family in ("mla_decode", "mla_context", "gdn", "kda", "mamba2", "nccl", "vllm", "exchange", "elementwise"):
         jobs += [Job(family, p.name) for p in parts]
     return jobs
 
@@ -72,6 +72,7 @@ def execute(data: Path, job: Job, extra: Any = None) -> list[Fitted]:
         "mla_context": mla.fit_context,
         "nccl": collectives.fit_nccl,
         "vllm": collectives.fit_vllm,
+        "exchange": all_to_all.fit_part,
         "elementwise": small.fit_elementwise,
     }[job.family]
     return run(tables, part)

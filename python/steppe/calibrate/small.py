@@ -1,4 +1,4 @@
-"""Small kernels: the floor and the memory rate of one element-wise kernel inside a graph."""
+"""Small kernels: the floor and the achieved memory rate of one element-wise kernel inside a graph."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from steppe.calibrate.holdout import hash_fraction
 from steppe.calibrate.parts import Part
 from steppe.calibrate.tables import Tables, median_by
 
-HBM_FRACTION = 0.8  # achieved share of the HBM rate of norms and activations; an assumption
 BOUNDS = {
     "F": (2.0, 0.05, 20.0),
     "hot": (3.0, 0.1, 50.0),
@@ -29,7 +28,8 @@ def quantiser(p: Any, m: Any, nbytes: Any, hbm: float) -> Any:
 
 
 def fit_elementwise(tables: Tables, part: Part) -> list[Fitted]:
-    """The floor of a small kernel, read off the static quantisation table (one read, one write, no arithmetic).
+    """The floor and the HBM share of a small kernel, read off the static quantisation table (one read, one write, no
+    arithmetic): the share is that of tensors too large for L2.
 
     Held out: 30 % of the widths, and row counts 256-257, 1024-1025 and 16 k up.
     """
@@ -48,9 +48,10 @@ def fit_elementwise(tables: Tables, part: Part) -> list[Fitted]:
     first, final = two_stage(law, BOUNDS, us, ~widths & ~counts, fixed=None, starts=({},), max_nfev=200)
     held = widths | counts
     predicted = law(first, held)
-    params = {"floor_us": final["F"], "hbm_fraction": HBM_FRACTION, "bw_Bps": part.hbm * 1e6}
+    share = 1 / (1 / final["hot"] + 1 / final["cold"])
+    params = {"floor_us": final["F"], "hbm_fraction": share, "bw_Bps": part.hbm * 1e6}
     return [
         Fitted("elementwise", "default", part.name, params, (path,), len(us), "30 % of widths, and row counts",
                geometric(law(final, slice(None)), us), geometric(predicted, us[held]), median_ape(predicted, us[held]),
-               extra={"note": "the floor is measured (static quantisation); hbm_fraction is assumed"})
+               extra={"note": "errors are of the fuller form, which also has an L2-hot rate and a cost a row"})
     ]  # fmt: skip

@@ -33,6 +33,7 @@ BOUNDS = {
     "i1": (1e-5, 1e-9, 0.1),
     "i2": (1e-5, 1e-10, 0.1),
 }
+RANK = (2e-7, 1e-12, 1e-2)  # j1, us per squared index key
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,21 +79,24 @@ def arguments(family: str, x: Frame, topk: int, *, decode: bool) -> dict[str, An
     if decode:
         longest = step + (0 if family == "dsa" else 1)
         queries, reads, scanned = batch, batch * laws.selected(family, longest, topk), batch * longest * ratio
+        ranked = np.zeros(len(x))
     else:
         longest = step + isl
         queries = batch * isl
         reads = batch * (laws.selected_sum(family, longest, topk) - laws.selected_sum(family, step, topk))
         scanned = batch * (step * isl + isl * isl / 2) * ratio
+        ranked = batch * (laws.ranked_sum(longest, topk) - laws.ranked_sum(step, topk))
     with_indexer = (~x.op_name.str.contains("skip_indexer")).to_numpy(dtype=float) * (family != "hca")
     return {"requests": batch, "queries": queries, "reads": reads, "longest": longest, "heads": heads,
             "longest_read": laws.selected(family, longest, topk), "scanned": scanned,
-            "longest_scan": longest * ratio if ratio else longest, "indexer": with_indexer}  # fmt: skip
+            "longest_scan": longest * ratio if ratio else longest,
+            "indexer": with_indexer, "ranked": ranked}  # fmt: skip
 
 
 def evaluate(p: Any, a: dict[str, Any], dtype: Any, dtypes: list[str], *, decode: bool) -> Any:
     """A whole module: selected attention, indexer where the row has it, projections."""
     t = laws.sparse(p, a["requests"], a["reads"], a["longest_read"], a["longest"], a["heads"], decode=decode)
-    t = t + a["indexer"] * laws.sparse_indexer(p, a["queries"], a["scanned"], a["longest_scan"])
+    t = t + a["indexer"] * laws.sparse_indexer(p, a["queries"], a["scanned"], a["longest_scan"], a["ranked"])
     return t + projections(p, dtype, dtypes, a["queries"], a["heads"])
 
 
@@ -150,20 +154,24 @@ def fit_family(tables: Tables, part: Part, family: str, *, decode: bool) -> list
         def law(q: Params, rows: Any, base: Any = base, a: Any = a, dtype: Any = dtype, dtypes: Any = dtypes) -> Any:
             return evaluate({**base, **q}, {n: v[rows] for n, v in a.items()}, dtype[rows], dtypes, decode=decode)
 
-        bounds = {
-            **BOUNDS,
-            **projection_bounds(dtypes, (60, 0.5, 0.02, 0.003), (3, 1e-4, 1e-7, 1e-8), (400, 50, 5, 2)),
-        }
         held = x.num_heads.isin(inner_values(x.num_heads, HEADS)).to_numpy()
         if decode:
             far = x.step.isin([1023, 1024, 1536, 2047, 2048]).to_numpy() | (x.step >= 65535).to_numpy()
         else:
             far = x.isl.isin([1536, 2048, 3072]).to_numpy() | (x.isl >= 12288).to_numpy()
         fixed = removed(family, a, decode=decode)
-        first, final = two_stage(law, bounds, us, ~held & ~far, fixed=fixed, starts=({},), max_nfev=150)
         name = f"{family}/{kernel}/{kv}" + (f"/{key[3]}" if family != "msa" and key[3] else "")
-        keys = [name] if family == "msa" else [*([name] if module.base else []), f"{name}/hidden{module.hidden}"]
-        one = report("sparse_decode" if decode else "sparse_context", keys[0], part, base, first, final, law, us,
-                     {"heads": held, "range": far}, HELD, path, list(fixed))  # fmt: skip
-        out += [replace(one, key=k) for k in keys]
+        # prefill selection is fitted with and without the ranking term; the plain form keeps the family's own key
+        for ranked in (False, True) if family == "csa" and not decode else (False,):
+            bounds = {
+                **BOUNDS,
+                **({"j1": RANK} if ranked else {}),
+                **projection_bounds(dtypes, (60, 0.5, 0.02, 0.003), (3, 1e-4, 1e-7, 1e-8), (400, 50, 5, 2)),
+            }
+            first, final = two_stage(law, bounds, us, ~held & ~far, fixed=fixed, starts=({},), max_nfev=150)
+            stem = f"{name}/ranked" if ranked else name
+            keys = [stem] if family == "msa" else [*([stem] if module.base else []), f"{stem}/hidden{module.hidden}"]
+            one = report("sparse_decode" if decode else "sparse_context", keys[0], part, base, first, final, law, us,
+                         {"heads": held, "range": far}, HELD, path, list(fixed))  # fmt: skip
+            out += [replace(one, key=k) for k in keys]
     return out

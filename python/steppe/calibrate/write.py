@@ -21,6 +21,7 @@ FAMILIES = [
     "recurrent",
     "collective",
     "all_reduce_curve",
+    "moe_exchange",
     "elementwise",
 ]
 DIGITS = 5
@@ -37,8 +38,10 @@ def order(fitted: list[Fitted]) -> list[Fitted]:
 
 
 def _params(fitted: Fitted) -> dict[str, Any]:
-    exact = {"bytes"}  # sizes are integers; they are not rounded
-    return {k: [int(x) for x in v] if k in exact else tidy(v, DIGITS) for k, v in fitted.params.items()}
+    out = {k: tidy(v, DIGITS) for k, v in fitted.params.items()}
+    if fitted.law == "all_reduce_curve":  # sizes are integers and are not rounded
+        out["bytes"] = [int(x) for x in fitted.params["bytes"]]
+    return out
 
 
 def law_document(fitted: Fitted) -> dict[str, Any]:

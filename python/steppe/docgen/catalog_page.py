@@ -17,8 +17,8 @@ def catalog() -> str:
     return page(
         "# Catalog",
         "What the package ships. `steppe catalog list` prints the names, `steppe catalog show NAME` a document with "
-        "its sources. Other models are derived from their `config.json` ([add a model](../guides/add-model.md)), "
-        "other chips are written by hand ([add a chip](../guides/add-chip.md)).",
+        "its sources. Other models are derived from their `config.json` ([add a model](../guides/add-a-model.md)), "
+        "other chips are written by hand ([add a chip](../guides/add-a-chip.md)).",
         "## Chips",
         "Dense peaks in TFLOP/s, memory bandwidth in TB/s, memory as the CUDA driver reports it in GiB, link rate in "
         "GB/s per GPU one way.",

@@ -31,6 +31,11 @@ class KvCapacity:
         """The same as plain data."""
         return asdict(self)
 
+    def _repr_html_(self) -> str:
+        from steppe.memory.notebook import capacity_html
+
+        return capacity_html(self)
+
 
 class DoesNotFit(DeploymentError):
     """The model, or one longest request, does not fit the part. Bytes: `budget`, `need`, `shortfall`."""

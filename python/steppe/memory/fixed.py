@@ -61,6 +61,11 @@ class FixedBytes:
             + self.eplb_replicas
         )
 
+    def _repr_html_(self) -> str:
+        from steppe.memory.notebook import fixed_html
+
+        return fixed_html(self)
+
 
 def compute_fixed_bytes(r: Resolution, lookup: Lookup) -> FixedBytes:
     """Everything a rank holds before the first request.

@@ -129,7 +129,10 @@ def _draft_model(d: Drafting) -> list[DraftPass]:
 
 
 def _parallel_drafts(d: Drafting, extra: int) -> list[DraftPass]:
-    """All tokens in one pass on the older runner, `extra` slots a request (vllm/v1/spec_decode/llm_base_proposer.py:114-120)."""
+    """All tokens in one pass of the older runner, `extra` slots a request.
+
+    Source: vllm/v1/spec_decode/llm_base_proposer.py:114-120.
+    """
     return [*_combine(d), DraftPass("draft", "layers", "batch", "piecewise", head_rows=d.tokens, extra=extra)]
 
 
@@ -141,7 +144,9 @@ def _parallel_block(d: Drafting) -> list[DraftPass]:
     graph: Graph = "piecewise" if d.runner == "v1" else "own"
     passes = [
         *_combine(d),
-        DraftPass("draft context", "context", "context", "eager" if d.runner == "v1" else "own", block=k + 1, width=block),
+        DraftPass(
+            "draft context", "context", "context", "eager" if d.runner == "v1" else "own", block=k + 1, width=block
+        ),
         DraftPass("draft", "layers", "block_a_request", graph, head_rows=k, block=block, width=block),
     ]
     if d.method == "dspark":

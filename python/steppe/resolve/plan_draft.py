@@ -76,7 +76,7 @@ class DraftPlan:
             self.b.open_stage(f"{each.name} inputs", 1, number)
             self.small.ew("draft inputs", REQUESTS, 0.0)
             self.small.ew("draft embedding", TOKENS, 4.0 * self.d.hidden)
-            self.small.collectives.tensor_all_reduce("draft embedding reduce", 2.0 * self.d.hidden, PADDED)
+            self.small.refined_collectives.tensor_all_reduce("draft embedding reduce", 2.0 * self.d.hidden, PADDED)
         if self.d.drafting.method == "eagle" and not self._joins():
             self.b.open_stage(f"{each.name} join", 1, number)
             self.plan.dense(self._plain("fuse", self.d.hidden, 2 * self.d.hidden))

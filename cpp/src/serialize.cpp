@@ -70,7 +70,7 @@ std::uint64_t checksum(std::span<const std::uint8_t> bytes) {
 
 std::vector<std::uint8_t> payload_of(const Stored& stored) {
   archive::Writer out;
-  out(stored.plan, stored.provenance, stored.caches.has_value());
+  out(stored.plan, stored.provenance, stored.kv_bytes, stored.caches.has_value());
   if (stored.caches) {
     const auto groups = stored.caches->groups();
     const auto bytes = stored.caches->bytes_per_block();
@@ -84,7 +84,7 @@ Stored stored_in(std::span<const std::uint8_t> payload) {
   archive::Reader in(payload);
   Stored stored;
   bool sized = false;
-  in(stored.plan, stored.provenance, sized);
+  in(stored.plan, stored.provenance, stored.kv_bytes, sized);
   if (sized) {
     std::vector<CacheGroup> groups;
     std::vector<std::int64_t> bytes;
@@ -108,7 +108,7 @@ std::vector<std::uint8_t> serialize(const Stored& stored) {
   return bytes;
 }
 
-std::vector<std::uint8_t> serialize(const Plan& plan) { return serialize(Stored{plan, std::nullopt, {}}); }
+std::vector<std::uint8_t> serialize(const Plan& plan) { return serialize(Stored{plan, std::nullopt, -1, {}}); }
 
 Stored deserialize(std::span<const std::uint8_t> bytes) {
   if (bytes.size() < kHeader) refuse("it is shorter than a header");

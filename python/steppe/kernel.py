@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -16,6 +17,7 @@ from steppe.documents.bundle import Bundle, load_bundle, make_bundle
 from steppe.errors import DeploymentError
 from steppe.explanation import Explanation
 from steppe.memory import FixedBytes, KvCapacity, Memory
+from steppe.pricing import PricingKernel
 from steppe.resolve.choices import resolve
 from steppe.resolve.coefficients import Coefficients, Scope
 from steppe.resolve.plan import build_plan
@@ -26,7 +28,7 @@ DEFAULT_SETS = ("{chip}-reference", "{chip}-engine", "{chip}-refined")
 PathLike = str | os.PathLike[str]
 
 
-class Kernel:
+class Kernel(PricingKernel):
     """Prices the steps of one pool of a deployment. Immutable; safe to share between threads.
 
     Build one with `Kernel.build(model=..., hardware=..., tp=...)` or `steppe.open(path)`.
@@ -38,9 +40,8 @@ class Kernel:
     def __init__(self, resolution: Resolution, coefficients: Coefficients, plan: Any) -> None:
         self._resolution = resolution
         self._coefficients = coefficients
-        self._core = _core.Kernel(plan)
-        self.step_time = self._core.step_time
         self._memory = Memory(resolution, coefficients)
+        super().__init__(_core.Kernel(plan), caches=self._memory.pool)
         self._fixed = self._memory.fixed_bytes()  # here, so that a missing magnitude is refused at once
         self._transfers = Transfers(resolution, coefficients, self._memory)
 
@@ -182,6 +183,13 @@ class Kernel:
         does not name.
         """
         return transfer_time(self, tokens, source, target, to)
+
+    # -- embedding ------------------------------------------------------------------------------------------------
+
+    def to_bytes(self) -> bytes:
+        """The kernel as bytes (see `PricingKernel.to_bytes`), with the memory its caches have."""
+        budget = max(-1, self._memory.kv_budget_bytes()) if self._caches is not None else -1
+        return _core.kernel_to_bytes(self._core, self._caches, budget, json.dumps(self.provenance()))
 
     # -- what was decided ---------------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ inline constexpr std::uint32_t kFormatVersion = 1;
 struct Stored {
   Plan plan;
   std::optional<CachePool> caches;
+  std::int64_t kv_bytes = -1;  // what a rank has left for caches; -1 = not sized
   std::string provenance;
 };
 

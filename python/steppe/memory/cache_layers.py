@@ -51,6 +51,10 @@ MULTIPLES_OF_16: Final = KernelBlocks(multiples=(16,))
 (vllm/v1/attention/backends/flash_attn.py:297-375, flashinfer.py:429-449)."""
 
 
+Placed = tuple[int, CacheSpec]
+"""A cache and the decoder layer that holds it."""
+
+
 @dataclass(frozen=True, slots=True)
 class CacheLayers:
     """Every cache of a rank in registration order, and how they are laid out."""
@@ -59,14 +63,32 @@ class CacheLayers:
     block_size: int  # of full-attention layers, after the alignment of hybrids
     block_outer: bool  # layers of different page sizes are packed into one block
     dcp: int  # ranks that share token positions
+    layer_of: tuple[int, ...] = ()  # decoder layer of each cache; a draft's stand behind the last one
 
 
 def cache_layers(r: Resolution) -> CacheLayers:
     """Lay out the caches of `r`'s pool."""
     blocks = _blocks(r)
-    specs = tuple(_stated(r, blocks) if r.graph.caches else _from_nodes(r, blocks))
+    placed = [*_target_caches(r, blocks), *_own_draft_caches(r, blocks)]
+    specs = tuple(spec for _, spec in placed)
     block_outer = any(cache.kind in ("compressed", "ring") for cache in r.graph.caches)
-    return CacheLayers(specs, blocks.block_size, block_outer, shards(r, specs))
+    return CacheLayers(
+        specs, blocks.block_size, block_outer, shards(r, specs), tuple(layer for layer, _ in placed)
+    )
+
+
+def _target_caches(r: Resolution, blocks: HybridBlocks) -> Iterator[Placed]:
+    return _stated(r, blocks) if r.graph.caches else _from_nodes(r, blocks)
+
+
+def _own_draft_caches(r: Resolution, blocks: HybridBlocks) -> Iterator[Placed]:
+    """Caches of a drafter with a graph of its own: more layers of the same pool, on the last stage
+    (vllm/v1/worker/gpu/attn_utils.py:132-147)."""
+    if r.draft is None:
+        return
+    last = r.graph.stack.layers
+    for _, spec in _target_caches(r.draft, blocks):
+        yield last, _as_draft(r, spec)
 
 
 def shards(r: Resolution, specs: tuple[CacheSpec, ...]) -> int:
@@ -206,17 +228,17 @@ def _window_spec(r: Resolution, spec: CacheSpec, blocks: HybridBlocks) -> CacheS
 # --- from the nodes -----------------------------------------------------------------------------------------------
 
 
-def _from_nodes(r: Resolution, blocks: HybridBlocks) -> Iterator[CacheSpec]:
+def _from_nodes(r: Resolution, blocks: HybridBlocks) -> Iterator[Placed]:
     made: dict[str, tuple[CacheSpec, ...]] = {}
-    for name in layer_order(r.graph.stack):
+    for layer, name in enumerate(layer_order(r.graph.stack)):
         if name not in made:
             made[name] = tuple(_of_kind(r, name, blocks))
-        yield from made[name]
+        yield from ((layer, spec) for spec in made[name])
     speculator = r.graph.speculator
     if speculator is not None and uses_graph_draft(r):
         for name in layer_order(speculator.stack):
             for spec in _of_kind(r, name, blocks):
-                yield _as_draft(r, spec)
+                yield r.graph.stack.layers, _as_draft(r, spec)
 
 
 def _as_draft(r: Resolution, spec: CacheSpec) -> CacheSpec:
@@ -242,7 +264,7 @@ def layer_order(stack: Stack) -> list[str]:
 # --- as stated ----------------------------------------------------------------------------------------------------
 
 
-def _stated(r: Resolution, blocks: HybridBlocks) -> Iterator[CacheSpec]:
+def _stated(r: Resolution, blocks: HybridBlocks) -> Iterator[Placed]:
     """Stated caches, layer by layer for those that name layer kinds, then those stated by a number of layers.
 
     Recurrent nodes of a graph that states no recurrent cache still hold their state: a state is not a cache of keys.
@@ -257,12 +279,12 @@ def _stated(r: Resolution, blocks: HybridBlocks) -> Iterator[CacheSpec]:
     yield from _stated_stack(r, graph, graph.stack, by_kind, make, keep_states, blocks, draft=False)
     for cache in graph.caches:
         if cache.layers and not cache.draft:
-            yield from [make(cache, False)] * cache.layers
+            yield from [(0, make(cache, False))] * cache.layers
     if graph.speculator is not None and uses_graph_draft(r):
         yield from _stated_stack(r, graph, graph.speculator.stack, by_kind, make, keep_states, blocks, draft=True)
         for cache in graph.caches:
             if cache.layers and cache.draft:
-                yield from [make(cache, True)] * cache.layers
+                yield from [(graph.stack.layers, make(cache, True))] * cache.layers
 
 
 def _stated_stack(
@@ -275,14 +297,15 @@ def _stated_stack(
     blocks: HybridBlocks,
     *,
     draft: bool,
-) -> Iterator[CacheSpec]:
-    for name in layer_order(stack):
+) -> Iterator[Placed]:
+    for i, name in enumerate(layer_order(stack)):
+        layer = graph.stack.layers if draft else i
         for cache in by_kind.get(name, ()):
-            yield make(cache, draft)
+            yield layer, make(cache, draft)
         if keep_states:
             for node in graph.layer_kind(name).nodes:
                 if node.op == "RecurrentUpdate":
-                    yield state_spec(r, node, blocks)
+                    yield layer, state_spec(r, node, blocks)
 
 
 def _maker(r: Resolution, blocks: HybridBlocks) -> Callable[[StatedCache, bool], CacheSpec]:

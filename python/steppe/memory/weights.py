@@ -78,8 +78,19 @@ def rank_weights(r: Resolution) -> Weights:
         parts = _stack(r, speculator.stack.counts())
         draft = parts[0] + parts[1]
         replicas += parts[2]
+    elif r.draft is not None:
+        draft = _own_draft(r.draft)
     embedding, head = _vocabulary(r)
     return Weights(layers, experts, replicas, embedding, head, draft)
+
+
+def _own_draft(r: Resolution) -> int:
+    """Layers of a drafter with a checkpoint of its own, and its head where its vocabulary is its own; the embedding is
+    the target's (vllm/v1/worker/gpu/spec_decode/eagle/utils.py:38-60)."""
+    dense, experts, _ = _stack(r, r.graph.stack.counts())
+    speculator = r.graph.speculator
+    own_head = speculator is not None and bool(speculator.own_lm_head or speculator.draft_vocab_size)
+    return dense + experts + (_vocabulary(r)[1] if own_head else 0)
 
 
 def expert_replicas(widths: Widths, experts: int, redundant: int) -> tuple[Fraction, Fraction]:

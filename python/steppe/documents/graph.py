@@ -253,6 +253,7 @@ class Global(Document):
     `weight_block`: the tile one scale covers, e.g. "128x128"; a node that states its own `weight_dtype` inherits none.
     `max_position_embeddings`: the engine's default max_model_len, tokens, rotary scaling included.
     `embedding_dtype`: of the embeddings, where it is not `weight_dtype`. `kv_cache_dtype`: what the checkpoint wants.
+    `extra_parameters`: loaded beside layers, embedding and head, at the embedding's dtype: encoders, further tables.
     """
 
     hidden_size: Positive
@@ -263,6 +264,7 @@ class Global(Document):
     embedding_dtype: Literal[Dtype, ""] = ""
     kv_cache_dtype: str = ""
     max_position_embeddings: OptionalCount = None
+    extra_parameters: OptionalCount = None
 
 
 class DerivedFrom(Document):

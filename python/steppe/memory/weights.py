@@ -36,19 +36,20 @@ class Weights:
     embedding: int
     head: int
     draft: int
+    extra: int = 0  # encoders and further embedding tables
 
     @property
     def total(self) -> int:
         """Everything but the replicas."""
-        return self.layers + self.experts + self.embedding + self.head + self.draft
+        return self.layers + self.experts + self.embedding + self.head + self.draft + self.extra
 
 
 def has_checkpoint_scales(graph: ModelGraph) -> bool:
-    """Whether block scales are counted: a graph derived from a checkpoint's config knows its formats.
+    """Whether block scales are counted: a graph derived from a checkpoint's config, or from keys of one, knows them.
 
     A graph written otherwise is weighed at plain widths, as its writer counted it.
     """
-    return graph.derived_from.format == "huggingface"
+    return graph.derived_from.format in ("huggingface", "stated")
 
 
 def element_bytes(r: Resolution, node: Node) -> Fraction:
@@ -81,7 +82,7 @@ def rank_weights(r: Resolution) -> Weights:
     elif r.draft is not None:
         draft = _own_draft(r.draft)
     embedding, head = _vocabulary(r)
-    return Weights(layers, experts, replicas, embedding, head, draft)
+    return Weights(layers, experts, replicas, embedding, head, draft, _extra(r))
 
 
 def _own_draft(r: Resolution) -> int:
@@ -148,6 +149,13 @@ def _grouped(r: Resolution, node: Node) -> tuple[Fraction, Fraction, Fraction]:
         if not (r.settings.sequence_parallel_moe and has_checkpoint_scales(r.graph)):
             shared /= r.widths.tp
     return shared, held * one, copies * one
+
+
+def _extra(r: Resolution) -> int:
+    """What the graph says is loaded beside the decoder, divided by tp."""
+    shape = r.graph.globals_
+    size = Fraction(WEIGHT_BYTES[shape.embedding_dtype or shape.weight_dtype])
+    return round((shape.extra_parameters or 0) * size / r.widths.tp)
 
 
 def _vocabulary(r: Resolution) -> tuple[int, int]:

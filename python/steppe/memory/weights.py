@@ -155,7 +155,8 @@ def _extra(r: Resolution) -> int:
     """What the graph says is loaded beside the decoder, divided by tp."""
     shape = r.graph.globals_
     size = Fraction(WEIGHT_BYTES[shape.embedding_dtype or shape.weight_dtype])
-    return round((shape.extra_parameters or 0) * size / r.widths.tp)
+    parameters = (shape.encoder_parameters or 0) + (shape.per_layer_embedding or 0) * shape.vocab_size
+    return round(parameters * size / r.widths.tp)
 
 
 def _vocabulary(r: Resolution) -> tuple[int, int]:

@@ -9,24 +9,16 @@ from __future__ import annotations
 from steppe.models.config import Config
 
 
-def extra_parameters(outer: Config, text: Config) -> int:
-    """Parameters beside the layers, the embedding and the head; norms, biases and small tables are left out, audio
-    encoders too."""
-    return _vision(outer, text) + per_layer_table(text)
-
-
-def per_layer_table(text: Config) -> int:
-    """Gemma's second embedding table: one row of `hidden_size_per_layer_input` a layer for every token
-    (vllm/model_executor/models/gemma4.py:1003-1040)."""
+def per_layer_columns(text: Config) -> int:
+    """Columns of Gemma's second embedding table: `hidden_size_per_layer_input` a layer, one row a token of the
+    vocabulary (vllm/model_executor/models/gemma4.py:1003-1040)."""
     width = text.count("hidden_size_per_layer_input", default=0)
-    if not width:
-        return 0
-    rows = text.count("vocab_size_per_layer_input", default=0) or text.positive("vocab_size")
-    return rows * width * text.positive("num_hidden_layers")
+    return width * text.positive("num_hidden_layers") if width else 0
 
 
-def _vision(outer: Config, text: Config) -> int:
-    """A vision transformer and the projection into the decoder, by the model type of its config."""
+def encoder_parameters(outer: Config, text: Config) -> int:
+    """Parameters of a vision transformer and its projection into the decoder, by the model type of its config. Norms,
+    biases and small tables are left out, audio encoders too."""
     if not outer.has("vision_config") or not outer.section("vision_config").data:
         return 0
     vision = outer.section("vision_config")

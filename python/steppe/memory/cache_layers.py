@@ -14,11 +14,12 @@ from typing import Final
 from steppe.documents import ModelGraph, Node
 from steppe.documents.graph import CacheSpec as StatedCache
 from steppe.documents.graph import Stack
+from steppe.engine.v0_31.speculation import PARALLEL_BLOCK_METHODS
 from steppe.errors import DeploymentError
 from steppe.memory import states
 from steppe.memory.blocks import HybridBlocks, KernelBlocks, hybrid_blocks, window_block
 from steppe.memory.packing import DS_MLA_BYTES, SCALED_PER_TOKEN_HEAD, TURBOQUANT_BITS, index_key_bytes, packed
-from steppe.memory.specs import FULL_FAMILY, CacheSpec
+from steppe.memory.specs import FULL_FAMILY, MLA_FAMILY, CacheSpec
 from steppe.resolve.resolved import Resolution
 
 UNSTATED_LENGTH: Final = 1 << 20
@@ -242,9 +243,10 @@ def _from_nodes(r: Resolution, blocks: HybridBlocks) -> Iterator[Placed]:
 
 
 def _as_draft(r: Resolution, spec: CacheSpec) -> CacheSpec:
-    """A draft runs without decode context parallelism: under a sharded target its cache stays whole
-    (vllm/v1/worker/gpu/model_runner.py:566-576)."""
-    return replace(spec, dcp_sharded=False) if r.widths.dcp > 1 and spec.kind != "mamba" else spec
+    """A parallel-block drafter without latent layers runs without decode context parallelism: under a sharded target
+    its cache stays whole (vllm/v1/worker/gpu/model_runner.py:566-576, spec_decode/dflash/speculator.py:43-51)."""
+    whole = r.widths.dcp > 1 and r.settings.spec_method in PARALLEL_BLOCK_METHODS and spec.kind not in MLA_FAMILY
+    return replace(spec, dcp_sharded=False) if whole and spec.kind != "mamba" else spec
 
 
 def _of_kind(r: Resolution, name: str, blocks: HybridBlocks) -> Iterator[CacheSpec]:

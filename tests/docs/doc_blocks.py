@@ -167,7 +167,9 @@ def _console(block: Block) -> str:
         parts.append(line)
         command += line.removeprefix("$ ").removesuffix("\\")
         if not line.endswith("\\"):
-            parts.append((_shell(command) if block.needs else _steppe(shlex.split(command, comments=True)[1:])).rstrip())
+            parts.append(
+                (_shell(command) if block.needs else _steppe(shlex.split(command, comments=True)[1:])).rstrip()
+            )
             command = ""
     return "\n".join(parts) + "\n"
 

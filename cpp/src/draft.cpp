@@ -73,6 +73,7 @@ double prefill_figure(const Drafted& rows, const PairClass& c) noexcept {
       case PairFigure::visible: total = std::max(total, static_cast<double>(visible)); break;
       case PairFigure::context: total += past > 0 ? static_cast<double>(visible) : 0; break;
       case PairFigure::chunked: total += static_cast<double>(std::max(row.scheduled, c.slack)); break;
+      case PairFigure::ranked: total += ranked_rows(row.scheduled, past, c.select, c.window); break;
       case PairFigure::pairs: total += causal_pairs(row.scheduled, past, c.select > 0 ? c.select : c.window); break;
     }
   }

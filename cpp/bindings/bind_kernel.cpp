@@ -63,6 +63,9 @@ layers. `bottleneck` is the resource with the largest total. `draft` is the draf
            py::arg("plan"))
       .def("step_time",
            [](const py::object& self, const py::object& batch) {
+             if (!py::isinstance<OwnedBatch>(batch)) {
+               throw py::type_error("step_time takes a steppe.Batch, not " + std::string(py::str(py::type::of(batch).attr("__name__"))));
+             }
              OwnedEstimate out;
              check(self.cast<const Kernel&>().step_time(batch.cast<const OwnedBatch&>().view(), out.e));
              out.kernel = self;

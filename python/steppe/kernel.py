@@ -12,9 +12,8 @@ from numpy.typing import ArrayLike
 
 from steppe import _core
 from steppe._core import Batch, StepEstimate
-from steppe.documents import Deployment, ModelGraph, Scenario
+from steppe.documents import Deployment, ModelGraph, Parallel, Scenario, parse
 from steppe.documents.bundle import Bundle, load_bundle, make_bundle
-from steppe.documents.load import parse
 from steppe.errors import DeploymentError
 from steppe.explanation import Explanation
 from steppe.memory import FixedBytes, KvCapacity, Memory
@@ -142,11 +141,6 @@ class Kernel(PricingKernel):
         """Blocks, tokens and requests that fit; raises `DeploymentError` with the shortfall when the model does not."""
         return self._memory.kv_capacity()
 
-    def to_bytes(self) -> bytes:
-        """The kernel as bytes (see `PricingKernel.to_bytes`), with the memory its caches have."""
-        budget = max(-1, self._memory.kv_budget_bytes()) if self._caches is not None else -1
-        return _core.kernel_to_bytes(self._core, self._caches, budget, json.dumps(self.provenance()))
-
     # -- around a step --------------------------------------------------------------------------------------------
 
     @property
@@ -189,6 +183,13 @@ class Kernel(PricingKernel):
         does not name.
         """
         return transfer_time(self, tokens, source, target, to)
+
+    # -- embedding ------------------------------------------------------------------------------------------------
+
+    def to_bytes(self) -> bytes:
+        """The kernel as bytes (see `PricingKernel.to_bytes`), with the memory its caches have."""
+        budget = max(-1, self._memory.kv_budget_bytes()) if self._caches is not None else -1
+        return _core.kernel_to_bytes(self._core, self._caches, budget, json.dumps(self.provenance()))
 
     # -- what was decided ---------------------------------------------------------------------------------------
 
@@ -271,8 +272,9 @@ def _bundle(
 
         graph = ModelGraph.model_validate(derive_file(name))
         name = graph.name
+    source = "Kernel.build"
     per_node = gpus_per_node or Catalog(catalog).chip(hardware).gpus_per_node or 8
-    ranks = parallel["tp"] * parallel["dp"] * parallel["pcp"]
+    ranks = parse(Parallel, parallel, source=source).ranks
     if nodes is None:
         nodes = max(1, -(-ranks // per_node))
     scenario = {
@@ -281,7 +283,7 @@ def _bundle(
         "model": name,
         "coefficients": list(coefficients or (each.format(chip=hardware) for each in DEFAULT_SETS)),
         "engine_version": engine_version,
-        "workload": {"routing_concentration": float(routing_concentration)},
+        "workload": {"routing_concentration": routing_concentration},
         "cluster": {"hardware": hardware, "nodes": nodes, "gpus_per_node": per_node, "fabric": fabric},
     }
     if not fabric and nodes > 1:
@@ -294,12 +296,12 @@ def _bundle(
         "pools": [{"role": "colocated", "nodes": nodes, "parallel": parallel, "engine": engine}],
     }
     return make_bundle(
-        parse(Scenario, scenario, source="Kernel.build"),
-        parse(Deployment, deployment, source="Kernel.build"),
+        parse(Scenario, scenario, source=source),
+        parse(Deployment, deployment, source=source),
         catalog=catalog,
         registry=registry,
         graph=graph,
-        source="Kernel.build",
+        source=source,
     )
 
 

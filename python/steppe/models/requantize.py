@@ -32,7 +32,9 @@ def requantized(graph: ModelGraph, kind: str) -> ModelGraph:
 def follows_one_recipe(graph: ModelGraph, kind: str) -> bool:
     """Whether recipes agree on what they quantize: FP8 always, integers in plain decoders only. Recipes for experts and
     recurrent layers differ in what they leave at 16 bits."""
-    plain = not any(node.op in ("GroupedGEMM", "RecurrentUpdate") for layer in graph.layer_kinds for node in layer.nodes)
+    plain = not any(
+        node.op in ("GroupedGEMM", "RecurrentUpdate") for layer in graph.layer_kinds for node in layer.nodes
+    )
     return kind == "fp8" or (kind in KINDS and plain)
 
 

@@ -135,7 +135,9 @@ def _has(checkpoint: Checkpoint, op: str) -> bool:
 def _check_seen(start: Start) -> None:
     """Refuse what a note says was given but not seen."""
     stated_dtype, stated_draft = start.text("kv_cache_dtype"), start.text("speculative").lower()
-    if not stated_dtype and start.noted(r"(kv|cache)[ -](cache )?dtype[^;|]*not (seen|stated)|assuming [^;|]*(fp8|bf16|int8)"):
+    if not stated_dtype and start.noted(
+        r"(kv|cache)[ -](cache )?dtype[^;|]*not (seen|stated)|assuming [^;|]*(fp8|bf16|int8)"
+    ):
         raise DeploymentError("cache dtype given but not seen")
     unseen = r"speculat\w*[^;|]*(not (seen|stated)|cut off)|assuming [^;|]*\b(mtp|eagle|draft)"
     if not stated_draft and start.noted(unseen):

@@ -6,10 +6,9 @@
 #include <exception>
 #include <fstream>
 #include <iterator>
-#include <vector>
-
 #include <steppe/kernel.hpp>
 #include <steppe/serialize.hpp>
+#include <vector>
 
 int main(int count, char** words) try {
   if (count < 2) {
@@ -18,11 +17,13 @@ int main(int count, char** words) try {
   }
   std::ifstream file(words[1], std::ios::binary);
   const std::vector<char> bytes((std::istreambuf_iterator<char>(file)), {});
-  const steppe::Stored stored = steppe::deserialize({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()});
+  const steppe::Stored stored =
+      steppe::deserialize({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()});
   const steppe::Kernel kernel(stored.plan);
 
   const auto decodes = static_cast<std::size_t>(count > 2 ? std::atoi(words[2]) : 64);
-  const std::vector<std::int32_t> scheduled(decodes, 1), computed(decodes, count > 3 ? std::atoi(words[3]) : 2048);
+  const std::vector<std::int32_t> scheduled(decodes, 1),
+      computed(decodes, count > 3 ? std::atoi(words[3]) : 2048);
   steppe::Estimate e;
   const steppe::Status status = kernel.step_time({scheduled, computed}, e);
   if (status != steppe::Status::ok) {

@@ -1,10 +1,11 @@
-/* The loop of simulate.cpp through the C interface: the same traffic, the same steps, the same simulated time.
+/* The loop of simulate.cpp through the C interface: the same traffic, the same steps, the same simulated
+ * time.
  *
  *   simulate_c KERNEL [STEPS [REQUESTS_A_SECOND]]
  */
-#include <steppe.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <steppe.h>
 #include <time.h>
 
 #include "workload.h"
@@ -136,7 +137,8 @@ static void finish(simulation* s) {
 
 int main(int count, char** words) {
   if (count < 2 || steppe_abi_version() != STEPPE_ABI_VERSION) {
-    fprintf(stderr, count < 2 ? "usage: simulate_c KERNEL [STEPS [REQUESTS_A_SECOND]]\n" : "simulate_c: another libsteppe\n");
+    fprintf(stderr, count < 2 ? "usage: simulate_c KERNEL [STEPS [REQUESTS_A_SECOND]]\n"
+                              : "simulate_c: another libsteppe\n");
     return 2;
   }
   simulation* s = calloc(1, sizeof *s);
@@ -156,15 +158,18 @@ int main(int count, char** words) {
   while (s->step < steps) {
     take_arrivals(s);
     admit(s);
-    if (s->prefilling_count > 0) mixed_step(s);
-    else if (s->running_count > 0) decode_run(s, steps - s->step);
-    else if (s->now < s->arriving.at_ns) s->now = s->arriving.at_ns;
+    if (s->prefilling_count > 0)
+      mixed_step(s);
+    else if (s->running_count > 0)
+      decode_run(s, steps - s->step);
+    else if (s->now < s->arriving.at_ns)
+      s->now = s->arriving.at_ns;
     finish(s);
   }
   clock_gettime(CLOCK_MONOTONIC, &end);
   const double seconds = (double)(end.tv_sec - start.tv_sec) + (double)(end.tv_nsec - start.tv_nsec) * 1e-9;
-  printf("%lld steps, %llu requests finished, %lld tokens in %.1f simulated s; %zu running, %zu waiting\n", (long long)s->step,
-         (unsigned long long)s->finished, (long long)s->tokens, (double)s->now / 1e9,
+  printf("%lld steps, %llu requests finished, %lld tokens in %.1f simulated s; %zu running, %zu waiting\n",
+         (long long)s->step, (unsigned long long)s->finished, (long long)s->tokens, (double)s->now / 1e9,
          s->running_count + s->prefilling_count, s->waiting_count);
   printf("%.2f million steps a second (%.0f ns a step)\n", (double)s->step / seconds / 1e6,
          seconds / (double)s->step * 1e9);

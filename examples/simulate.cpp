@@ -1,10 +1,11 @@
-// Continuous batching as a discrete-event loop: requests arrive, are admitted while KV blocks are free, prefill in chunks
-// beside the running decodes, decode a token a step and leave. The clock moves by what the kernel says a step takes.
+// Continuous batching as a discrete-event loop: requests arrive, are admitted while KV blocks are free,
+// prefill in chunks beside the running decodes, decode a token a step and leave. The clock moves by what the
+// kernel says a step takes.
 //
 //   simulate KERNEL [STEPS [REQUESTS_A_SECOND]]
 //
-// Steps that only decode come from the running batch; while nothing arrives, prefills or finishes, a whole run of them is
-// priced in one call.
+// Steps that only decode come from the running batch; while nothing arrives, prefills or finishes, a whole
+// run of them is priced in one call.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -14,11 +15,10 @@
 #include <fstream>
 #include <iterator>
 #include <queue>
-#include <vector>
-
 #include <steppe/memory.hpp>
 #include <steppe/running.hpp>
 #include <steppe/serialize.hpp>
+#include <vector>
 
 #include "workload.h"
 
@@ -42,7 +42,8 @@ struct Finish {
 
 class Simulation {
  public:
-  Simulation(const steppe::Stored& stored, double rate) : kernel_(stored.plan), decoding_(kernel_), rate_(rate) {
+  Simulation(const steppe::Stored& stored, double rate)
+      : kernel_(stored.plan), decoding_(kernel_), rate_(rate) {
     if (!stored.caches) throw std::invalid_argument("the kernel carries no caches to count");
     pool_ = &*stored.caches;
     const std::vector<std::int64_t> budget(pool_->bytes_per_block().size(), stored.kv_bytes);
@@ -66,9 +67,11 @@ class Simulation {
   }
 
   void report(double seconds) const {
-    std::printf("%lld steps, %llu requests finished, %lld tokens in %.1f simulated s; %zu running, %zu waiting\n",
-                static_cast<long long>(step_), static_cast<unsigned long long>(finished_), static_cast<long long>(tokens_),
-                static_cast<double>(now_) / 1e9, decoding_.size() + prefilling_.size(), waiting_.size());
+    std::printf(
+        "%lld steps, %llu requests finished, %lld tokens in %.1f simulated s; %zu running, %zu waiting\n",
+        static_cast<long long>(step_), static_cast<unsigned long long>(finished_),
+        static_cast<long long>(tokens_), static_cast<double>(now_) / 1e9,
+        decoding_.size() + prefilling_.size(), waiting_.size());
     std::printf("%.2f million steps a second (%.0f ns a step)\n", static_cast<double>(step_) / seconds / 1e6,
                 seconds / static_cast<double>(step_) * 1e9);
   }
@@ -98,7 +101,8 @@ class Simulation {
     std::int32_t budget = kTokenBudget - static_cast<std::int32_t>(decoding_.size());
     scheduled_.assign(decoding_.size(), 1);
     computed_.clear();
-    for (const std::uint64_t id : ids_) computed_.push_back(static_cast<std::int32_t>(decoding_.computed(id)));
+    for (const std::uint64_t id : ids_)
+      computed_.push_back(static_cast<std::int32_t>(decoding_.computed(id)));
     std::vector<std::int32_t>& chunks = chunks_;
     chunks.clear();
     for (const Request& request : prefilling_) {
@@ -188,7 +192,8 @@ int main(int count, char** words) try {
   }
   std::ifstream file(words[1], std::ios::binary);
   const std::vector<char> bytes((std::istreambuf_iterator<char>(file)), {});
-  const steppe::Stored stored = steppe::deserialize({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()});
+  const steppe::Stored stored =
+      steppe::deserialize({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()});
   Simulation simulation(stored, count > 3 ? std::atof(words[3]) : 8);
   const auto start = std::chrono::steady_clock::now();
   simulation.run(count > 2 ? std::atoll(words[2]) : 1'000'000);

@@ -1,4 +1,5 @@
-/* The traffic both simulations serve: Poisson arrivals of random prompts and outputs, the same on every machine. */
+/* The traffic both simulations serve: Poisson arrivals of random prompts and outputs, the same on every
+ * machine. */
 #ifndef STEPPE_EXAMPLES_WORKLOAD_H
 #define STEPPE_EXAMPLES_WORKLOAD_H
 

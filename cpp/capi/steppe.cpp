@@ -112,29 +112,34 @@ const char* steppe_kernel_provenance(const steppe_kernel* kernel) {
   return kernel ? kernel->stored.provenance.c_str() : "";
 }
 
-int steppe_step_time(const steppe_kernel* kernel, const int32_t* scheduled, const int32_t* computed, size_t requests,
-                     const steppe_settings* settings, steppe_estimate* out) {
+int steppe_step_time(const steppe_kernel* kernel, const int32_t* scheduled, const int32_t* computed,
+                     size_t requests, const steppe_settings* settings, steppe_estimate* out) {
   if (!kernel || !out || (requests > 0 && (!scheduled || !computed))) return invalid("an argument is NULL");
   const steppe_settings& s = settings ? *settings : kDefaults;
-  const Batch batch{{scheduled, requests}, {computed, requests}, s.decode_threshold, s.sm_budget, s.pad_tokens, s.group_tokens};
+  const Batch batch{{scheduled, requests}, {computed, requests}, s.decode_threshold,
+                    s.sm_budget,           s.pad_tokens,         s.group_tokens};
   return status_of(kernel->kernel.step_time(batch, *inside(out)));
 }
 
-int steppe_step_times(const steppe_kernel* kernel, const int64_t* offsets, size_t batches, const int32_t* scheduled,
-                      const int32_t* computed, size_t requests, const steppe_settings* settings, steppe_estimate* out,
-                      unsigned threads, size_t* failed) {
+int steppe_step_times(const steppe_kernel* kernel, const int64_t* offsets, size_t batches,
+                      const int32_t* scheduled, const int32_t* computed, size_t requests,
+                      const steppe_settings* settings, steppe_estimate* out, unsigned threads,
+                      size_t* failed) {
   if (!kernel || !offsets || (batches > 0 && !out) || (requests > 0 && (!scheduled || !computed))) {
     return invalid("an argument is NULL");
   }
   const steppe_settings& s = settings ? *settings : kDefaults;
-  const steppe::Batches rows{{offsets, batches + 1}, {scheduled, requests}, {computed, requests}, {{}, s.decode_threshold},
-                             {{}, s.sm_budget},      {{}, s.pad_tokens},    {{}, s.group_tokens}};
+  const steppe::Batches rows{{offsets, batches + 1},   {scheduled, requests}, {computed, requests},
+                             {{}, s.decode_threshold}, {{}, s.sm_budget},     {{}, s.pad_tokens},
+                             {{}, s.group_tokens}};
   if (const char* why = rows.objection()) return invalid(why);
   return guarded([&] {
-    const steppe::BulkStatus done = steppe::step_times(kernel->kernel, rows, {inside(out), batches}, threads > 0 ? threads : 1);
+    const steppe::BulkStatus done =
+        steppe::step_times(kernel->kernel, rows, {inside(out), batches}, threads > 0 ? threads : 1);
     if (done.status == Status::ok) return STEPPE_OK + 0;
     if (failed) *failed = done.batch;
-    return fail(static_cast<int>(done.status), "batch " + std::to_string(done.batch) + ": " + steppe::describe(done.status));
+    return fail(static_cast<int>(done.status),
+                "batch " + std::to_string(done.batch) + ": " + steppe::describe(done.status));
   });
 }
 
@@ -142,7 +147,8 @@ steppe_running* steppe_running_new(const steppe_kernel* kernel, const steppe_set
   return made<steppe_running>([&] {
     if (!kernel) throw std::invalid_argument("kernel is NULL");
     const steppe_settings& s = settings ? *settings : kDefaults;
-    return new steppe_running{steppe::RunningBatch(kernel->kernel, {s.decode_threshold, s.sm_budget, s.pad_tokens, s.group_tokens})};
+    return new steppe_running{steppe::RunningBatch(
+        kernel->kernel, {s.decode_threshold, s.sm_budget, s.pad_tokens, s.group_tokens})};
   });
 }
 
@@ -168,7 +174,8 @@ int steppe_running_price(steppe_running* batch, steppe_estimate* out) {
 int steppe_running_run(steppe_running* batch, int64_t steps, steppe_estimate* each, steppe_run_total* total) {
   if (!batch || !total || steps < 0) return invalid("batch or total is NULL, or steps negative");
   steppe::RunTotal sums;
-  const Status status = batch->batch.price_run(steps, {inside(each), each ? static_cast<std::size_t>(steps) : 0}, sums);
+  const Status status =
+      batch->batch.price_run(steps, {inside(each), each ? static_cast<std::size_t>(steps) : 0}, sums);
   *total = {sums.steps, sums.no_overlap_ns, sums.overlap_ns};
   return status_of(status);
 }
@@ -186,13 +193,14 @@ int steppe_kernel_sequence_bytes(const steppe_kernel* kernel, int64_t tokens, st
 
 int steppe_kernel_capacity(const steppe_kernel* kernel, steppe_capacity* out) {
   if (!kernel || !out) return invalid("an argument is NULL");
-  if (!kernel->stored.caches || kernel->stored.kv_bytes < 0) return fail(STEPPE_NO_CACHES, "the kernel carries no cache budget");
+  if (!kernel->stored.caches || kernel->stored.kv_bytes < 0)
+    return fail(STEPPE_NO_CACHES, "the kernel carries no cache budget");
   return guarded([&] {
     const steppe::CachePool& pool = *kernel->stored.caches;
     const std::vector<std::int64_t> budget(pool.bytes_per_block().size(), kernel->stored.kv_bytes);
     const steppe::CacheCapacity got = steppe::cache_capacity(pool, budget);
-    *out = {kernel->stored.kv_bytes, pool.bytes_per_block().at(0), got.num_blocks, got.capacity_tokens, got.max_concurrency,
-            got.fits ? 1 : 0};
+    *out = {kernel->stored.kv_bytes, pool.bytes_per_block().at(0), got.num_blocks,
+            got.capacity_tokens,     got.max_concurrency,          got.fits ? 1 : 0};
     return STEPPE_OK + 0;
   });
 }

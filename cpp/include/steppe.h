@@ -1,9 +1,9 @@
 /* Steppe from C: a serialized kernel that prices batches and sizes caches.
  *
- * A kernel comes from `Kernel.to_bytes()` in Python. It is immutable and may be shared between threads; a running batch
- * belongs to one thread at a time. Functions that can fail return STEPPE_OK or another status, or NULL; the reason is
- * steppe_last_error(), a text of the calling thread that stands until its next failing call. Times are integer
- * nanoseconds and sizes bytes, on one rank. Pricing neither allocates nor locks. */
+ * A kernel comes from `Kernel.to_bytes()` in Python. It is immutable and may be shared between threads; a
+ * running batch belongs to one thread at a time. Functions that can fail return STEPPE_OK or another status,
+ * or NULL; the reason is steppe_last_error(), a text of the calling thread that stands until its next failing
+ * call. Times are integer nanoseconds and sizes bytes, on one rank. Pricing neither allocates nor locks. */
 #ifndef STEPPE_H
 #define STEPPE_H
 
@@ -20,7 +20,8 @@
 extern "C" {
 #endif
 
-/* A program compares STEPPE_ABI_VERSION, which it was built with, to steppe_abi_version() before anything else. */
+/* A program compares STEPPE_ABI_VERSION, which it was built with, to steppe_abi_version() before anything
+ * else. */
 #define STEPPE_ABI_VERSION 1
 STEPPE_API int steppe_abi_version(void);
 STEPPE_API const char* steppe_version(void);
@@ -58,7 +59,8 @@ typedef struct steppe_kernel steppe_kernel;
 STEPPE_API steppe_kernel* steppe_kernel_load(const void* bytes, size_t size);
 STEPPE_API steppe_kernel* steppe_kernel_open(const char* path); /* a file of such bytes */
 STEPPE_API void steppe_kernel_free(steppe_kernel* kernel);
-STEPPE_API const char* steppe_kernel_provenance(const steppe_kernel* kernel); /* JSON; lives as long as the kernel */
+STEPPE_API const char* steppe_kernel_provenance(
+    const steppe_kernel* kernel); /* JSON; lives as long as the kernel */
 
 /* Batches. A request is a prefill when it schedules more than decode_threshold tokens. */
 typedef struct steppe_settings {
@@ -69,17 +71,19 @@ typedef struct steppe_settings {
 } steppe_settings;
 #define STEPPE_DEFAULT_SETTINGS {1, 0, 0, 0}
 
-STEPPE_API int steppe_step_time(const steppe_kernel* kernel, const int32_t* scheduled, const int32_t* computed,
-                                size_t requests, const steppe_settings* settings, steppe_estimate* out);
+STEPPE_API int steppe_step_time(const steppe_kernel* kernel, const int32_t* scheduled,
+                                const int32_t* computed, size_t requests, const steppe_settings* settings,
+                                steppe_estimate* out);
 
-/* Many batches: batch i holds requests offsets[i] to offsets[i+1]-1. `offsets` has batches+1 entries within `requests`.
- * On failure *failed (may be NULL) is the first batch that cannot be priced. */
+/* Many batches: batch i holds requests offsets[i] to offsets[i+1]-1. `offsets` has batches+1 entries within
+ * `requests`. On failure *failed (may be NULL) is the first batch that cannot be priced. */
 STEPPE_API int steppe_step_times(const steppe_kernel* kernel, const int64_t* offsets, size_t batches,
                                  const int32_t* scheduled, const int32_t* computed, size_t requests,
-                                 const steppe_settings* settings, steppe_estimate* out, unsigned threads, size_t* failed);
+                                 const steppe_settings* settings, steppe_estimate* out, unsigned threads,
+                                 size_t* failed);
 
-/* A decode batch kept from step to step. The kernel must outlive it. decode_threshold is the width: tokens each request
- * schedules a step. */
+/* A decode batch kept from step to step. The kernel must outlive it. decode_threshold is the width: tokens
+ * each request schedules a step. */
 typedef struct steppe_running steppe_running;
 STEPPE_API steppe_running* steppe_running_new(const steppe_kernel* kernel, const steppe_settings* settings);
 STEPPE_API void steppe_running_free(steppe_running* batch);
@@ -94,7 +98,8 @@ typedef struct steppe_run_total {
   int64_t no_overlap_ns, overlap_ns;
 } steppe_run_total;
 /* Runs `steps` steps, a token each; `each` (may be NULL) takes one estimate a step. */
-STEPPE_API int steppe_running_run(steppe_running* batch, int64_t steps, steppe_estimate* each, steppe_run_total* total);
+STEPPE_API int steppe_running_run(steppe_running* batch, int64_t steps, steppe_estimate* each,
+                                  steppe_run_total* total);
 
 /* Caches of a rank; STEPPE_NO_CACHES where the kernel carries none. */
 typedef struct steppe_sequence_bytes {
@@ -103,10 +108,11 @@ typedef struct steppe_sequence_bytes {
   int64_t constant;  /* at any length: recurrent state, rings */
   int64_t admission; /* what the gate charges a waiting request */
 } steppe_sequence_bytes;
-STEPPE_API int steppe_kernel_sequence_bytes(const steppe_kernel* kernel, int64_t tokens, steppe_sequence_bytes* out);
+STEPPE_API int steppe_kernel_sequence_bytes(const steppe_kernel* kernel, int64_t tokens,
+                                            steppe_sequence_bytes* out);
 
 typedef struct steppe_capacity {
-  int64_t kv_bytes;        /* what the rank has left for caches */
+  int64_t kv_bytes; /* what the rank has left for caches */
   int64_t bytes_per_block;
   int64_t num_blocks;      /* the null block included */
   int64_t capacity_tokens; /* of full-length requests */

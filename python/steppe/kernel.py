@@ -141,11 +141,6 @@ class Kernel(PricingKernel):
         """Blocks, tokens and requests that fit; raises `DeploymentError` with the shortfall when the model does not."""
         return self._memory.kv_capacity()
 
-    def to_bytes(self) -> bytes:
-        """The kernel as bytes (see `PricingKernel.to_bytes`), with the memory its caches have."""
-        budget = max(-1, self._memory.kv_budget_bytes()) if self._caches is not None else -1
-        return _core.kernel_to_bytes(self._core, self._caches, budget, json.dumps(self.provenance()))
-
     # -- around a step --------------------------------------------------------------------------------------------
 
     @property
@@ -188,6 +183,13 @@ class Kernel(PricingKernel):
         does not name.
         """
         return transfer_time(self, tokens, source, target, to)
+
+    # -- embedding ------------------------------------------------------------------------------------------------
+
+    def to_bytes(self) -> bytes:
+        """The kernel as bytes (see `PricingKernel.to_bytes`), with the memory its caches have."""
+        budget = max(-1, self._memory.kv_budget_bytes()) if self._caches is not None else -1
+        return _core.kernel_to_bytes(self._core, self._caches, budget, json.dumps(self.provenance()))
 
     # -- what was decided ---------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """Sweeps: one deployment over many batch sizes and contexts, here, on a process pool or on a Dask cluster.
 
-A point is a step of `concurrency` decodes at `context` computed tokens each, beside one prefill chunk of `prefill` tokens
-(0 = none). Points are split into chunks; every way of running them gives the same rows in the same order.
+A point is a step of `concurrency` decodes at `context` computed tokens each, beside one prefill chunk of `prefill`
+tokens (0 = none). Points are split into chunks; every way of running them gives the same rows in the same order.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ROW = np.dtype([*((name, "i8") for name in (*COUNTS, *FIGURES)), ("bottleneck", 
 
 
 def numbers(text: str) -> list[int]:
-    """Counts as a person writes them: `1,8,64`, `1:256` (doubling), `100:500:50` (by a step), or several joined by commas.
+    """Counts as a person writes them: `1,8,64`, `1:256` (doubling), `100:500:50` (by a step), joined by commas.
 
     Raises `steppe.Error` for anything else.
     """

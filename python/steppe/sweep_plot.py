@@ -28,7 +28,8 @@ def sweep_figure(rows: Rows, *, title: str = "", dark: bool = False) -> Figure:
             label = ", ".join(f"{LABELS[name]} {line[name]:,}" for name in varying)
             colour = PALETTE[index % len(PALETTE)]
             times = part["no_overlap"] / 1e6
-            axes.plot(part[across], times, color=colour, linestyle=("-", "--", ":")[index // len(PALETTE) % 3], label=label)
+            style = ("-", "--", ":")[index // len(PALETTE) % 3]
+            axes.plot(part[across], times, color=colour, linestyle=style, label=label)
             for fits, fill in ((True, colour), (False, "none")):
                 chosen = part["fits"] == fits
                 axes.plot(

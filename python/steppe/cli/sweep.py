@@ -131,7 +131,7 @@ def _print(title: str, rows: Rows) -> None:
     console.print(table)
 
 
-class _shown:  # noqa: N801 - used as a function
+class _shown:
     """Progress on the terminal, where there is one and the sweep is long enough to wait for."""
 
     def __init__(self, points: int) -> None:

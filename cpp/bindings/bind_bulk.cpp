@@ -1,11 +1,10 @@
-#include "steppe/bulk.hpp"
-
 #include <algorithm>
 #include <cstring>
 #include <limits>
 
 #include "batch.hpp"
 #include "estimates.hpp"
+#include "steppe/bulk.hpp"
 
 namespace py = pybind11;
 
@@ -20,7 +19,8 @@ py::dtype estimate_dtype() {
   };
   field("no_overlap", "i8", offsetof(Estimate, no_overlap_ns));
   field("overlap", "i8", offsetof(Estimate, overlap_ns));
-  for (std::size_t r = 0; r < kResources; ++r) field(kResourceNames[r], "i8", offsetof(Estimate, resource_ns) + 8 * r);
+  for (std::size_t r = 0; r < kResources; ++r)
+    field(kResourceNames[r], "i8", offsetof(Estimate, resource_ns) + 8 * r);
   field("draft", "i8", offsetof(Estimate, draft_ns));
   field("tokens", "i8", offsetof(Estimate, tokens));
   field("bottleneck", "u1", offsetof(Estimate, bottleneck));
@@ -52,7 +52,8 @@ std::span<Estimate> estimates_in(py::array& array) {
 
 namespace {
 
-// A one-dimensional array of integers in the width the core reads: borrowed where it has it, else converted and checked.
+// A one-dimensional array of integers in the width the core reads: borrowed where it has it, else converted
+// and checked.
 template <class T>
 py::array_t<T, py::array::c_style> integers(const py::object& values, const char* what) {
   const py::array array = py::array::ensure(values);
@@ -62,8 +63,10 @@ py::array_t<T, py::array::c_style> integers(const py::object& values, const char
   }
   if (array.ndim() != 1) raise(std::string(what) + " must be one-dimensional");
   const char kind = array.dtype().kind();
-  if (array.size() > 0 && kind != 'i' && kind != 'u') raise(std::string(what) + " must hold integers, not " + std::string(py::str(array.dtype())));
-  if (py::isinstance<py::array_t<T, py::array::c_style>>(array)) return py::array_t<T, py::array::c_style>(array);
+  if (array.size() > 0 && kind != 'i' && kind != 'u')
+    raise(std::string(what) + " must hold integers, not " + std::string(py::str(array.dtype())));
+  if (py::isinstance<py::array_t<T, py::array::c_style>>(array))
+    return py::array_t<T, py::array::c_style>(array);
   // A count that does not fit becomes one the pricing refuses, which names the batch.
   const auto wide = py::array_t<std::int64_t, py::array::c_style | py::array::forcecast>::ensure(array);
   py::array_t<T, py::array::c_style> narrow(wide.size());
@@ -94,14 +97,17 @@ class Settings {
 };
 
 py::array step_times_of(const Kernel& kernel, const py::object& offsets, const py::object& scheduled,
-                        const py::object& computed, const py::object& decode_threshold, const py::object& sm_budget,
-                        const py::object& pad_tokens, const py::object& group_tokens, const py::object& out, unsigned threads) {
+                        const py::object& computed, const py::object& decode_threshold,
+                        const py::object& sm_budget, const py::object& pad_tokens,
+                        const py::object& group_tokens, const py::object& out, unsigned threads) {
   const auto places = integers<std::int64_t>(offsets, "offsets");
-  const auto now = integers<std::int32_t>(scheduled, "scheduled"), past = integers<std::int32_t>(computed, "computed");
+  const auto now = integers<std::int32_t>(scheduled, "scheduled"),
+             past = integers<std::int32_t>(computed, "computed");
   const auto view = [](const auto& a) { return std::span(a.data(), static_cast<std::size_t>(a.size())); };
-  const Settings threshold(decode_threshold, "decode_threshold"), budget(sm_budget, "sm_budget"), pad(pad_tokens, "pad_tokens"),
-      group(group_tokens, "group_tokens");
-  const Batches batches{view(places), view(now), view(past), threshold.view(), budget.view(), pad.view(), group.view()};
+  const Settings threshold(decode_threshold, "decode_threshold"), budget(sm_budget, "sm_budget"),
+      pad(pad_tokens, "pad_tokens"), group(group_tokens, "group_tokens");
+  const Batches batches{view(places),  view(now),  view(past),  threshold.view(),
+                        budget.view(), pad.view(), group.view()};
   if (const char* why = batches.objection()) raise(why);
   if (threads < 1) raise("threads must be at least 1");
   py::array result = estimates_out(out, batches.size());
@@ -111,7 +117,8 @@ py::array step_times_of(const Kernel& kernel, const py::object& offsets, const p
     const py::gil_scoped_release unlocked;
     status = step_times(kernel, batches, estimates, threads);
   }
-  if (status.status != Status::ok) raise("batch " + std::to_string(status.batch) + ": " + describe(status.status));
+  if (status.status != Status::ok)
+    raise("batch " + std::to_string(status.batch) + ": " + describe(status.status));
   return result;
 }
 
@@ -122,9 +129,10 @@ void bind_bulk(py::module_& m) {
   py::tuple resources(kResources);
   for (std::size_t r = 0; r < kResources; ++r) resources[r] = kResourceNames[r];
   m.attr("RESOURCES") = resources;
-  m.def("step_times", &step_times_of, py::arg("kernel"), py::arg("offsets"), py::arg("scheduled"), py::arg("computed"),
-        py::kw_only(), py::arg("decode_threshold") = 1, py::arg("sm_budget") = 0, py::arg("pad_tokens") = 0,
-        py::arg("group_tokens") = 0, py::arg("out") = py::none(), py::arg("threads") = 1);
+  m.def("step_times", &step_times_of, py::arg("kernel"), py::arg("offsets"), py::arg("scheduled"),
+        py::arg("computed"), py::kw_only(), py::arg("decode_threshold") = 1, py::arg("sm_budget") = 0,
+        py::arg("pad_tokens") = 0, py::arg("group_tokens") = 0, py::arg("out") = py::none(),
+        py::arg("threads") = 1);
 }
 
 }  // namespace steppe::bindings

@@ -19,7 +19,8 @@ std::unique_ptr<OwnedRunning> make(const py::object& kernel, std::int32_t width,
                                    std::int32_t pad_tokens, std::int32_t group_tokens) {
   try {
     const RunningSettings settings{width, sm_budget, pad_tokens, group_tokens};
-    return std::make_unique<OwnedRunning>(OwnedRunning{kernel, RunningBatch(kernel.cast<const Kernel&>(), settings)});
+    return std::make_unique<OwnedRunning>(
+        OwnedRunning{kernel, RunningBatch(kernel.cast<const Kernel&>(), settings)});
   } catch (const std::invalid_argument& e) {
     raise(e.what());
   }
@@ -66,37 +67,54 @@ py::tuple run_total(OwnedRunning& self, std::int64_t steps) {
 }  // namespace
 
 void bind_running(py::module_& m) {
-  py::class_<OwnedRunning>(m, "RunningBatch", R"(A decode batch that lives from step to step, for one thread at a time.
+  py::class_<OwnedRunning>(m, "RunningBatch",
+                           R"(A decode batch that lives from step to step, for one thread at a time.
 
 Every request schedules `width` tokens a step (1 + speculative tokens). `sm_budget`, `pad_tokens` and `group_tokens` are
 those of `Batch`. Pricing equals `step_time` of the same batch to the nanosecond, and costs neither layers nor requests.)")
       .def(py::init(&make), py::arg("kernel"), py::kw_only(), py::arg("width") = 1, py::arg("sm_budget") = 0,
            py::arg("pad_tokens") = 0, py::arg("group_tokens") = 0)
-      .def("add", [](OwnedRunning& self, std::uint64_t id, std::int32_t computed) { check_request(self.batch.add(id, computed), id); },
-           py::arg("id"), py::arg("computed"), "A request joins with so many computed tokens. `steppe.Error` if it is there.")
-      .def("remove", [](OwnedRunning& self, std::uint64_t id) { check_request(self.batch.remove(id), id); }, py::arg("id"),
-           "A request leaves. `steppe.Error` if it is not there.")
-      .def("advance", [](OwnedRunning& self, std::int64_t tokens) { check(self.batch.advance(tokens)); }, py::arg("tokens") = 1,
-           "Every request has so many tokens more computed.")
-      .def("computed", [](const OwnedRunning& self, std::uint64_t id) {
-             const std::int64_t tokens = self.batch.computed(id);
-             if (tokens < 0) check_request(Status::unknown_request, id);
-             return tokens;
-           }, py::arg("id"), "Tokens a request has computed.")
-      .def("price", [](OwnedRunning& self) {
-             OwnedEstimate out;
-             check(self.batch.price(out.e));
-             out.kernel = self.kernel;
-             out.batch = py::none();
-             return out;
-           }, "The next step, as the batch stands.")
+      .def(
+          "add",
+          [](OwnedRunning& self, std::uint64_t id, std::int32_t computed) {
+            check_request(self.batch.add(id, computed), id);
+          },
+          py::arg("id"), py::arg("computed"),
+          "A request joins with so many computed tokens. `steppe.Error` if it is there.")
+      .def(
+          "remove", [](OwnedRunning& self, std::uint64_t id) { check_request(self.batch.remove(id), id); },
+          py::arg("id"), "A request leaves. `steppe.Error` if it is not there.")
+      .def(
+          "advance", [](OwnedRunning& self, std::int64_t tokens) { check(self.batch.advance(tokens)); },
+          py::arg("tokens") = 1, "Every request has so many tokens more computed.")
+      .def(
+          "computed",
+          [](const OwnedRunning& self, std::uint64_t id) {
+            const std::int64_t tokens = self.batch.computed(id);
+            if (tokens < 0) check_request(Status::unknown_request, id);
+            return tokens;
+          },
+          py::arg("id"), "Tokens a request has computed.")
+      .def(
+          "price",
+          [](OwnedRunning& self) {
+            OwnedEstimate out;
+            check(self.batch.price(out.e));
+            out.kernel = self.kernel;
+            out.batch = py::none();
+            return out;
+          },
+          "The next step, as the batch stands.")
       .def("price_run", &price_run, py::arg("steps"), py::kw_only(), py::arg("out") = py::none(),
            "Runs so many steps, a token each, and returns an array of ESTIMATE_DTYPE, one entry a step.")
       .def("run_total", &run_total, py::arg("steps"),
            "Runs so many steps, a token each, and returns their summed (no_overlap, overlap) nanoseconds.")
       .def("__len__", [](const OwnedRunning& self) { return self.batch.size(); })
-      .def("__contains__", [](const OwnedRunning& self, std::uint64_t id) { return self.batch.computed(id) >= 0; })
-      .def("__repr__", [](const OwnedRunning& self) { return "<RunningBatch of " + std::to_string(self.batch.size()) + " requests>"; });
+      .def("__contains__",
+           [](const OwnedRunning& self, std::uint64_t id) { return self.batch.computed(id) >= 0; })
+      .def("__repr__", [](const OwnedRunning& self) {
+        return "<RunningBatch of " + std::to_string(self.batch.size()) + " requests>";
+      });
 }
 
 }  // namespace steppe::bindings

@@ -6,8 +6,8 @@
 
 namespace steppe::bindings {
 
-// An estimate keeps the kernel and batch it came from, so that its breakdown can be made when it is asked for. A running
-// batch leaves `batch` out.
+// An estimate keeps the kernel and batch it came from, so that its breakdown can be made when it is asked
+// for. A running batch leaves `batch` out.
 struct OwnedEstimate {
   Estimate e;
   pybind11::object kernel, batch;
@@ -15,7 +15,8 @@ struct OwnedEstimate {
 
 // The layout of `Estimate` as a numpy dtype.
 pybind11::dtype estimate_dtype();
-// `out` as an array of `size` estimates, or a new one where it is None; raises steppe.Error for another dtype or shape.
+// `out` as an array of `size` estimates, or a new one where it is None; raises steppe.Error for another dtype
+// or shape.
 pybind11::array estimates_out(const pybind11::object& out, std::size_t size);
 std::span<Estimate> estimates_in(pybind11::array& array);
 

@@ -9,12 +9,14 @@ namespace steppe {
 
 const char* Batches::objection() const noexcept {
   if (offsets.empty()) return "offsets must hold one entry more than there are batches";
-  if (scheduled.size() != computed.size()) return "scheduled and computed must have one entry a request: their lengths differ";
+  if (scheduled.size() != computed.size())
+    return "scheduled and computed must have one entry a request: their lengths differ";
   if (offsets.front() < 0) return "offsets must not be negative";
   if (!std::is_sorted(offsets.begin(), offsets.end())) return "offsets must ascend";
   if (static_cast<std::size_t>(offsets.back()) > scheduled.size()) return "offsets reach beyond the requests";
   for (const Setting* setting : {&decode_threshold, &sm_budget, &pad_tokens, &group_tokens}) {
-    if (!setting->values.empty() && setting->values.size() != size()) return "a setting must be one value, or one a batch";
+    if (!setting->values.empty() && setting->values.size() != size())
+      return "a setting must be one value, or one a batch";
   }
   return nullptr;
 }
@@ -24,8 +26,12 @@ namespace {
 Batch batch_at(const Batches& all, std::size_t i) noexcept {
   const auto start = static_cast<std::size_t>(all.offsets[i]);
   const std::size_t size = static_cast<std::size_t>(all.offsets[i + 1]) - start;
-  return {all.scheduled.subspan(start, size), all.computed.subspan(start, size), all.decode_threshold[i],
-          all.sm_budget[i],                   all.pad_tokens[i],                 all.group_tokens[i]};
+  return {all.scheduled.subspan(start, size),
+          all.computed.subspan(start, size),
+          all.decode_threshold[i],
+          all.sm_budget[i],
+          all.pad_tokens[i],
+          all.group_tokens[i]};
 }
 
 // What the threads of one call share: the next chunk to take, and the first batch that failed so far.
@@ -56,12 +62,14 @@ struct Work {
 
 }  // namespace
 
-BulkStatus step_times(const Kernel& kernel, const Batches& batches, std::span<Estimate> out, unsigned threads) {
+BulkStatus step_times(const Kernel& kernel, const Batches& batches, std::span<Estimate> out,
+                      unsigned threads) {
   Work work{kernel, batches, out, {}, batches.size()};
   const std::size_t chunks = (batches.size() + Work::kChunk - 1) / Work::kChunk;
   std::vector<std::thread> others;
   try {
-    for (std::size_t i = 1; i < std::min<std::size_t>(threads, chunks); ++i) others.emplace_back([&work] { work(); });
+    for (std::size_t i = 1; i < std::min<std::size_t>(threads, chunks); ++i)
+      others.emplace_back([&work] { work(); });
   } catch (const std::exception&) {
     // Fewer threads than asked for do the same work.
   }

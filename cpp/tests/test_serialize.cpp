@@ -1,10 +1,9 @@
 // Bytes in, the same kernel out; anything else refused with a reason, never a crash.
-#include "steppe/serialize.hpp"
-
 #include <random>
 
 #include "check.hpp"
 #include "plans.hpp"
+#include "steppe/serialize.hpp"
 
 using namespace steppe;
 
@@ -80,7 +79,8 @@ TEST(random_damage_never_crashes) {
     const std::vector<std::uint8_t> whole = serialize(plan);
     for (int i = 0; i < 3000; ++i) {
       std::vector<std::uint8_t> bytes = whole;
-      for (unsigned k = 0; k <= random() % 4; ++k) bytes[28 + random() % (bytes.size() - 28)] = static_cast<std::uint8_t>(random());
+      for (unsigned k = 0; k <= random() % 4; ++k)
+        bytes[28 + random() % (bytes.size() - 28)] = static_cast<std::uint8_t>(random());
       seal(bytes);
       try {
         const Stored stored = deserialize(bytes);

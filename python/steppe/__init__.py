@@ -9,7 +9,7 @@ from steppe.errors import CoefficientError, DeploymentError, DocumentError, Erro
 if TYPE_CHECKING:
     from steppe._core import ESTIMATE_DTYPE, RESOURCES, Batch, RunningBatch, StepEstimate
     from steppe.kernel import Kernel, open
-    from steppe.package import get_cmake_dir, get_include
+    from steppe.package import get_cmake_dir, get_include, get_library
     from steppe.pricing import PricingKernel
 
 __version__ = "0.1.0"
@@ -27,6 +27,7 @@ __all__ = [
     "StepEstimate",
     "get_cmake_dir",
     "get_include",
+    "get_library",
     "open",
 ]
 
@@ -40,6 +41,7 @@ _LAZY = {
     "PricingKernel": "steppe.pricing",
     "get_cmake_dir": "steppe.package",
     "get_include": "steppe.package",
+    "get_library": "steppe.package",
     "open": "steppe.kernel",
 }
 

@@ -25,3 +25,8 @@ def get_include() -> str:
 def get_cmake_dir() -> str:
     """The folder for CMake's `steppe_DIR`, so that `find_package(steppe)` finds the package."""
     return _folder("lib", "cmake", "steppe")
+
+
+def get_library() -> str:
+    """The shared library of the C interface (`steppe.h`), for a linker or a foreign function interface."""
+    return str(Path(_folder("lib")) / "libsteppe.so")

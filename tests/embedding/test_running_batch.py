@@ -41,7 +41,8 @@ def from_scratch(kernel: steppe.Kernel, requests: dict[int, int], given: dict[st
 def figures(e: steppe.StepEstimate) -> tuple[int, ...]:
     """An estimate as one comparable value."""
     bottleneck = steppe.RESOURCES.index(e.bottleneck)
-    return (e.no_overlap, e.overlap, *(e.per_resource[name] for name in steppe.RESOURCES), e.draft, e.tokens, bottleneck)
+    resources = [e.per_resource[name] for name in steppe.RESOURCES]
+    return (e.no_overlap, e.overlap, *resources, e.draft, e.tokens, bottleneck)
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ def made(seed: int, batches: int = 400) -> dict[str, Any]:
 def one_by_one(kernel: steppe.Kernel, offsets: Any, scheduled: Any, computed: Any, **settings: Any) -> Any:
     """The same rows through `step_time`."""
     out = np.zeros(len(offsets) - 1, steppe.ESTIMATE_DTYPE)
-    for i, (start, stop) in enumerate(zip(offsets[:-1], offsets[1:], strict=True)):
+    for i, (start, stop) in enumerate(pairwise(offsets)):
         own = {name: int(value if np.isscalar(value) else value[i]) for name, value in settings.items()}
         e = kernel.step_time(steppe.Batch(scheduled[start:stop], computed[start:stop], **own))
         resources = [e.per_resource[name] for name in steppe.RESOURCES]

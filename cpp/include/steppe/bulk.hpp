@@ -33,8 +33,10 @@ struct BulkStatus {
   std::size_t batch = 0;  // the first that failed
 };
 
-// Prices valid batches into `out`, one entry each, on up to `threads` threads (the caller's is one of them). Bit for bit
-// what step_time gives. On failure the entries before the failing batch are written, those after it may be.
-BulkStatus step_times(const Kernel& kernel, const Batches& batches, std::span<Estimate> out, unsigned threads = 1);
+// Prices valid batches into `out`, one entry each, on up to `threads` threads (the caller's is one of them).
+// Bit for bit what step_time gives. On failure the entries before the failing batch are written, those after
+// it may be.
+BulkStatus step_times(const Kernel& kernel, const Batches& batches, std::span<Estimate> out,
+                      unsigned threads = 1);
 
 }  // namespace steppe

@@ -197,10 +197,10 @@ class RefinedPlan(ReferencePlan):
         if not emit_mixer(self, node):
             super()._recurrent(node)
 
-    def _head(self, node: Node) -> float:
+    def head(self, node: Node) -> float:
         if not self.refined or node.op != "GEMM":
             return (
-                self._elementwise(node) if node.op == "Elementwise" and self.small is not None else super()._head(node)
+                self._elementwise(node) if node.op == "Elementwise" and self.small is not None else super().head(node)
             )
         n, k = self.shard(node, float(node.n or 0), float(node.k or 0))
         self.linear(node.role or "lm_head", node, gemm_key(self.r, node), n, k, self.sampled_rows())

@@ -26,7 +26,8 @@ QUESTIONS: Final = ("request", "weights", "capacity")
 BARS: Final = {"request": 0.01, "weights": 0.02, "capacity": 0.05}  # relative
 CAPACITY_GIB: Final = 0.7  # or this much, whichever is wider
 AGREE: Final = 0.01  # worlds whose answers lie this close give one answer
-SIXTEEN_BITS: Final = 0.98  # of what 16-bit attention layers alone would take: below it a cache was not 16-bit
+SIXTEEN_BITS: Final = 0.8  # of what 16-bit attention layers alone would take: below it a cache was not 16-bit
+EIGHT_BITS: Final = 0.49  # of the same: what no 8-bit cache is below
 
 SizeOf = Callable[[Launch, World], Sized]
 LeftOf = Callable[[Launch, World], float]
@@ -37,7 +38,8 @@ class Row:
     """One start-up and what was made of it.
 
     `figures`: name -> (predicted, measured). `answers`: question -> the name of the figure that judges it. `without`:
-    question -> why it is not answered. `candidates`: request GiB of every launch the row may be, where they differ.
+    question -> why it is not answered. `candidates`: request GiB of every launch the row may be, where they differ, to
+    be held against `logged_request`.
     """
 
     start: Start
@@ -46,6 +48,7 @@ class Row:
     answers: dict[str, str] = field(default_factory=dict)
     without: dict[str, str] = field(default_factory=dict)
     candidates: list[float] = field(default_factory=list)
+    logged_request: float | None = None
     assumed: list[str] = field(default_factory=list)
 
     def error(self, question: str) -> float:
@@ -116,6 +119,8 @@ def _request(row: Row, launch: Launch, made: Sized, sized: SizeOf) -> None:
     if not asked and not needed:
         _length_from_tokens(row, launch, made, sized)
         return
+    if available and concurrency:
+        row.logged_request = available / concurrency
     _check_worlds(row, launch, made, sized)
     if needed:
         row.figures["needed_gib"] = made.request_bytes / GIB, needed
@@ -252,7 +257,7 @@ def _check_sixteen_bits(launch: Launch, made: Sized, logged: float) -> None:
     if (stated and not stated.startswith("auto")) or "cache_dtype" in launch.engine or not made.length:
         return
     least = made.memory.sequence_variable_bytes(made.length) / GIB
-    if SIXTEEN_BITS * least / 2 <= logged < SIXTEEN_BITS * least:
+    if EIGHT_BITS * least <= logged < SIXTEEN_BITS * least:
         raise DeploymentError(f"cache dtype not stated, and 16 bits would take {least:.1f} of {logged:.1f} GiB")
 
 
@@ -288,7 +293,7 @@ def report_json(rows: Sequence[Row]) -> dict[str, object]:
         "rows": len(rows),
         "answered": sum(row.main is not None for row in rows),
         "unanswered": sum(row.main is None for row in rows),
-        "questions": totals(rows),
+        **totals(rows),
         "checked": totals(rows, checked=True),
     }
     return {"rows": [_row_json(row) for row in rows], "summary": summary}
@@ -313,6 +318,7 @@ def _row_json(row: Row) -> dict[str, object]:
         "passes": {question: row.passes(question) for question in row.answers},
         "not_answered": {q: reason for q, reason in row.without.items() if q not in row.answers},
         "request_gib_candidates": row.candidates,
+        "logged_request_gib": row.logged_request,
         "assumed": row.assumed,
         "unanswered": row.unanswered,
     }

@@ -1,18 +1,13 @@
 #include <memory>
 
 #include "batch.hpp"
+#include "estimates.hpp"
 #include "steppe/kernel.hpp"
 
 namespace py = pybind11;
 
 namespace steppe::bindings {
 namespace {
-
-// An estimate keeps the kernel and batch it came from, so that its breakdown can be made when it is asked for.
-struct OwnedEstimate {
-  Estimate e;
-  py::object kernel, batch;
-};
 
 py::dict per_resource(const Estimate& e) {
   py::dict out;
@@ -45,7 +40,10 @@ layers. `bottleneck` is the resource with the largest total. `draft` is the draf
       .def_property_readonly("tokens", [](const OwnedEstimate& s) { return s.e.tokens; })
       .def_property_readonly("bottleneck", [](const OwnedEstimate& s) { return kResourceNames[s.e.bottleneck]; })
       .def_property_readonly("per_resource", [](const OwnedEstimate& s) { return per_resource(s.e); })
-      .def_property_readonly("rows", [](const OwnedEstimate& s) { return explain(s.kernel.cast<const Kernel&>(), s.batch.cast<const OwnedBatch&>()); },
+      .def_property_readonly("rows", [](const OwnedEstimate& s) {
+                               if (s.batch.is_none()) raise("a running batch keeps no breakdown: price its requests as a Batch to explain a step");
+                               return explain(s.kernel.cast<const Kernel&>(), s.batch.cast<const OwnedBatch&>());
+                             },
                              "The breakdown as (stage, term, resource, ns on it, ns bound by memory, layers, launches a layer).")
       .def_property_readonly("terms", [](const py::object& self) { return py::module_::import("steppe.breakdown").attr("terms_of")(self); },
                              "The breakdown as `steppe.breakdown.TermCost` lines, integer ns that sum to `per_resource`.")
@@ -65,6 +63,9 @@ layers. `bottleneck` is the resource with the largest total. `draft` is the draf
            py::arg("plan"))
       .def("step_time",
            [](const py::object& self, const py::object& batch) {
+             if (!py::isinstance<OwnedBatch>(batch)) {
+               throw py::type_error("step_time takes a steppe.Batch, not " + std::string(py::str(py::type::of(batch).attr("__name__"))));
+             }
              OwnedEstimate out;
              check(self.cast<const Kernel&>().step_time(batch.cast<const OwnedBatch&>().view(), out.e));
              out.kernel = self;

@@ -1,4 +1,5 @@
 #include <memory>
+#include <string_view>
 
 #include "bindings.hpp"
 #include "steppe/kernel.hpp"
@@ -8,29 +9,32 @@ namespace py = pybind11;
 
 namespace steppe::bindings {
 
-// Added to the Kernel class: bytes out, and (kernel, cache pool or None, provenance) back in.
+namespace {
+
+py::bytes bytes_of(const Kernel& kernel, const std::optional<CachePool>& caches, std::int64_t kv_bytes,
+                   const std::string& provenance) {
+  const std::vector<std::uint8_t> bytes = serialize(Stored{kernel.plan(), caches, kv_bytes, provenance});
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+// (kernel, cache pool or None, bytes for caches or -1, provenance)
+py::tuple kernel_in(const py::bytes& data) {
+  const std::string_view view = data;
+  try {
+    Stored stored = deserialize({reinterpret_cast<const std::uint8_t*>(view.data()), view.size()});
+    return py::make_tuple(std::make_shared<Kernel>(std::move(stored.plan)), stored.caches, stored.kv_bytes,
+                          stored.provenance);
+  } catch (const std::invalid_argument& e) {
+    raise(e.what());
+  }
+}
+
+}  // namespace
+
 void bind_serialize(py::module_& m) {
-  m.def(
-      "kernel_to_bytes",
-      [](const Kernel& kernel, const std::string& provenance) {
-        const std::vector<std::uint8_t> bytes = serialize(Stored{kernel.plan(), std::nullopt, provenance});
-        return py::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-      },
-      py::arg("kernel"), py::arg("provenance") = "");
-  m.def(
-      "kernel_from_bytes",
-      [](const py::bytes& data) {
-        char* start = nullptr;
-        py::ssize_t size = 0;
-        if (PyBytes_AsStringAndSize(data.ptr(), &start, &size) != 0) throw py::error_already_set();
-        try {
-          Stored stored = deserialize({reinterpret_cast<const std::uint8_t*>(start), static_cast<std::size_t>(size)});
-          return py::make_tuple(std::make_shared<Kernel>(std::move(stored.plan)), stored.provenance);
-        } catch (const std::invalid_argument& e) {
-          raise(e.what());
-        }
-      },
-      py::arg("data"));
+  m.def("kernel_to_bytes", &bytes_of, py::arg("kernel"), py::arg("caches") = py::none(),
+        py::arg("kv_bytes") = -1, py::arg("provenance") = "");
+  m.def("kernel_from_bytes", &kernel_in, py::arg("data"));
   m.attr("FORMAT_VERSION") = kFormatVersion;
 }
 

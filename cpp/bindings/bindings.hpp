@@ -18,6 +18,8 @@ void bind_draft(pybind11::module_& m);
 void bind_plan(pybind11::module_& m);
 void bind_kernel(pybind11::module_& m);
 void bind_transfer(pybind11::module_& m);
+void bind_bulk(pybind11::module_& m);
+void bind_running(pybind11::module_& m);
 void bind_serialize(pybind11::module_& m);
 void bind_caches(pybind11::module_& m);
 

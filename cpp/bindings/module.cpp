@@ -20,6 +20,8 @@ PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
   steppe::bindings::bind_plan(m);
   steppe::bindings::bind_kernel(m);
   steppe::bindings::bind_transfer(m);
+  steppe::bindings::bind_bulk(m);
+  steppe::bindings::bind_running(m);
   steppe::bindings::bind_serialize(m);
   steppe::bindings::bind_caches(m);
 }

@@ -1,4 +1,5 @@
-// The counts features are made of, shared by the one-pass aggregation and the batch kept up to date step by step.
+// The counts features are made of, shared by the one-pass aggregation and the batch kept up to date step by
+// step.
 #pragma once
 
 #include <algorithm>
@@ -18,8 +19,11 @@ struct Counts {
   std::size_t first_prefill = SIZE_MAX, last_prefill = 0;  // where the prefills lie; none when first > last
 };
 
-// The parts a token a class counts in: reads are whole numbers of 1/unit tokens until they are sharded or divided.
-inline std::int64_t unit_of(const ReadClass& c) noexcept { return std::max<std::int64_t>(1, c.tail_ratio) * c.divide; }
+// The parts a token a class counts in: reads are whole numbers of 1/unit tokens until they are sharded or
+// divided.
+inline std::int64_t unit_of(const ReadClass& c) noexcept {
+  return std::max<std::int64_t>(1, c.tail_ratio) * c.divide;
+}
 inline bool sharded_each(const ReadClass& c) noexcept { return c.dcp > 1 && !c.shard_sum; }
 
 // One request's read, in parts; and what the slowest shard reads of it, in tokens.
@@ -34,7 +38,8 @@ inline std::int64_t sum_read(const ReadClass& c, std::int64_t contexts, std::int
   return c.tail_ratio > 0 ? heads * c.tail_ratio + (contexts - heads) : heads;
 }
 
-// The feature from the sum over all decodes (of shard_read where each request is sharded, else of parts_read).
+// The feature from the sum over all decodes (of shard_read where each request is sharded, else of
+// parts_read).
 double tokens_read(const ReadClass& c, std::int64_t sum) noexcept;
 
 // Refuses what cannot be priced, then sets every feature but those of the prefill classes, which are 0.
@@ -43,7 +48,7 @@ Status set_features(const Counts& n, const std::int64_t* reads, std::int64_t hel
 
 // How a draft pass sees the requests: rows each, and how far their contexts have grown beyond `computed`.
 struct DraftRows {
-  bool whole;                   // the rows of the target's forward and `rows` more; else `rows` alone
+  bool whole;  // the rows of the target's forward and `rows` more; else `rows` alone
   std::int64_t rows, ahead;
   std::int64_t limit;           // a drafted position beyond the longest context is clamped to it
   std::int64_t longest_decode;  // a request that runs more rows is a prefill
@@ -63,9 +68,9 @@ inline bool runs_target_rows(const Pass& pass) noexcept {
   return pass.rows == Pass::Rows::context || (pass.rows == Pass::Rows::batch && pass.extra == 0);
 }
 
-// Sets every feature of a draft pass but the classes: `out` starts as a copy of `target`, and the counts are read only
-// where the pass does not run the target's rows.
-void set_draft_features(const Batch& settings, const FeaturePlan& plan, const Pass& pass, const Features& target,
-                        const DraftCounts& n, Features& out) noexcept;
+// Sets every feature of a draft pass but the classes: `out` starts as a copy of `target`, and the counts are
+// read only where the pass does not run the target's rows.
+void set_draft_features(const Batch& settings, const FeaturePlan& plan, const Pass& pass,
+                        const Features& target, const DraftCounts& n, Features& out) noexcept;
 
 }  // namespace steppe

@@ -70,7 +70,8 @@ class Reader {
     left_ = left_.subspan(width);
     return value;
   }
-  // A list is at least a byte an entry: a count beyond what is left is a lie, refused before anything is allocated.
+  // A list is at least a byte an entry: a count beyond what is left is a lie, refused before anything is
+  // allocated.
   std::size_t length() {
     const std::uint64_t count = number(4);
     if (count > left_.size()) throw std::invalid_argument("a list is longer than the bytes that follow");

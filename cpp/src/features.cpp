@@ -10,14 +10,22 @@ namespace steppe {
 
 const char* describe(Status status) noexcept {
   switch (status) {
-    case Status::ok: return "ok";
-    case Status::length_mismatch: return "scheduled and computed must have one entry a request: their lengths differ";
-    case Status::negative_tokens: return "scheduled and computed are token counts: a negative one cannot be priced";
-    case Status::negative_setting: return "decode_threshold, sm_budget, pad_tokens and group_tokens must be 0 or more";
-    case Status::beyond_max_len: return "computed + scheduled exceeds the deployment's max_model_len";
-    case Status::too_many_tokens: return "the batch, or one context, holds more than 2^31 - 1 tokens";
-    case Status::duplicate_request: return "the running batch has a request of this id already";
-    case Status::unknown_request: return "the running batch has no request of this id";
+    case Status::ok:
+      return "ok";
+    case Status::length_mismatch:
+      return "scheduled and computed must have one entry a request: their lengths differ";
+    case Status::negative_tokens:
+      return "scheduled and computed are token counts: a negative one cannot be priced";
+    case Status::negative_setting:
+      return "decode_threshold, sm_budget, pad_tokens and group_tokens must be 0 or more";
+    case Status::beyond_max_len:
+      return "computed + scheduled exceeds the deployment's max_model_len";
+    case Status::too_many_tokens:
+      return "the batch, or one context, holds more than 2^31 - 1 tokens";
+    case Status::duplicate_request:
+      return "the running batch has a request of this id already";
+    case Status::unknown_request:
+      return "the running batch has no request of this id";
   }
   return "unknown status";
 }
@@ -34,6 +42,15 @@ std::int64_t captured_size(std::int64_t tokens, std::span<const std::int32_t> si
   return holds == sizes.end() ? 0 : *holds;
 }
 
+double ranked_rows(std::int64_t s, std::int64_t c, std::int64_t low, std::int64_t high) noexcept {
+  if (low >= high) return 0;
+  const auto cube = [low, high](std::int64_t x) {
+    const double keys = static_cast<double>(std::clamp(x, low, high));
+    return keys * keys * keys;
+  };
+  return (cube(c + s) - cube(c)) / 48;
+}
+
 double causal_pairs(std::int64_t s, std::int64_t c, std::int64_t window) noexcept {
   const double chunk = static_cast<double>(s), cached = static_cast<double>(c);
   if (window <= 0) return chunk * (cached + chunk / 2);
@@ -44,8 +61,8 @@ double causal_pairs(std::int64_t s, std::int64_t c, std::int64_t window) noexcep
 
 namespace {
 
-// The prefill-context split of one chunk: 2*pcp pieces of ceil(s / 2*pcp), rank r owns pieces r and 2*pcp-1-r.
-// (vllm/v1/worker/gpu/pcp_manager.py:222-273)
+// The prefill-context split of one chunk: 2*pcp pieces of ceil(s / 2*pcp), rank r owns pieces r and
+// 2*pcp-1-r. (vllm/v1/worker/gpu/pcp_manager.py:222-273)
 struct Zigzag {
   std::int64_t s, piece;
   std::int32_t pcp;
@@ -148,7 +165,8 @@ Counts count_mixed(const Batch& batch, const FeaturePlan& plan, std::int64_t* re
 }
 
 // The same of a batch that decodes alike: every request schedules `width` tokens, no more than the threshold.
-Counts count_alike(const Batch& batch, const FeaturePlan& plan, const sums::Scan& scan, std::int64_t* reads) noexcept {
+Counts count_alike(const Batch& batch, const FeaturePlan& plan, const sums::Scan& scan,
+                   std::int64_t* reads) noexcept {
   const std::size_t size = batch.scheduled.size();
   const std::int32_t width = batch.scheduled[0];
   Counts n;
@@ -159,7 +177,8 @@ Counts count_alike(const Batch& batch, const FeaturePlan& plan, const sums::Scan
   n.any_context = scan.high;
   n.signs = scan.signs;
   if (n.max_context > INT32_MAX) return n;
-  const Contexts d{batch.computed.data(), size, width, scan.low + width, scan.high + width, scan.computed + n.scheduled};
+  const Contexts d{batch.computed.data(),      size, width, scan.low + width, scan.high + width,
+                   scan.computed + n.scheduled};
   for (std::size_t i = 0; i < plan.reads.size(); ++i) reads[i] = read(d, plan.reads[i]);
   return n;
 }
@@ -173,7 +192,8 @@ Counts count(const Batch& batch, const FeaturePlan& plan, std::int64_t* reads) n
   return alike ? count_alike(batch, plan, scan, reads) : count_mixed(batch, plan, reads);
 }
 
-double prefill_figure(const Batch& batch, const FeaturePlan& plan, const PairClass& c, const Counts& n) noexcept {
+double prefill_figure(const Batch& batch, const FeaturePlan& plan, const PairClass& c,
+                      const Counts& n) noexcept {
   const std::int64_t threshold = batch.decode_threshold;
   double total = 0;
   for (std::size_t i = n.first_prefill; i <= n.last_prefill; ++i) {
@@ -182,13 +202,22 @@ double prefill_figure(const Batch& batch, const FeaturePlan& plan, const PairCla
     const std::int64_t end = past + s;
     const std::int64_t visible = c.window > 0 ? std::min(end, c.window + c.slack) : end;
     switch (c.figure) {
-      case PairFigure::visible: total = std::max(total, static_cast<double>(visible)); break;
-      case PairFigure::context: total += past > 0 ? static_cast<double>(visible) : 0; break;
-      case PairFigure::chunked: total += static_cast<double>(std::max(s, c.slack)); break;
+      case PairFigure::visible:
+        total = std::max(total, static_cast<double>(visible));
+        break;
+      case PairFigure::context:
+        total += past > 0 ? static_cast<double>(visible) : 0;
+        break;
+      case PairFigure::chunked:
+        total += static_cast<double>(std::max(s, c.slack));
+        break;
+      case PairFigure::ranked:
+        total += ranked_rows(s, past, c.select, c.window);
+        break;
       case PairFigure::pairs: {
         const std::int64_t window = c.select > 0 ? c.select : c.window;
-        const double pairs = splits(plan, s) ? Zigzag(s, plan.pcp).busiest_pairs(past, window)
-                                             : causal_pairs(s, past, window);
+        const double pairs =
+            splits(plan, s) ? Zigzag(s, plan.pcp).busiest_pairs(past, window) : causal_pairs(s, past, window);
         total += pairs;
         break;
       }
@@ -200,17 +229,21 @@ double prefill_figure(const Batch& batch, const FeaturePlan& plan, const PairCla
 std::int64_t withheld(const Batch& batch, const FeaturePlan& plan) noexcept {
   std::int64_t total = 0;
   for (const std::int32_t s : batch.scheduled) {
-    if (s > batch.decode_threshold && s > 0 && splits(plan, s)) total += s - Zigzag(s, plan.pcp).busiest_tokens();
+    if (s > batch.decode_threshold && s > 0 && splits(plan, s))
+      total += s - Zigzag(s, plan.pcp).busiest_tokens();
   }
   return total;
 }
 
-std::int64_t rounded(std::int64_t parts, std::int64_t unit) noexcept { return (2 * parts + unit) / (2 * unit); }
+std::int64_t rounded(std::int64_t parts, std::int64_t unit) noexcept {
+  return (2 * parts + unit) / (2 * unit);
+}
 
 }  // namespace
 
 std::int64_t shard_read(std::int64_t ctx, const ReadClass& c) noexcept {
-  return shard_tokens(std::max<std::int64_t>(1, rounded(parts_read(ctx, c), unit_of(c))), c.dcp, c.interleave);
+  return shard_tokens(std::max<std::int64_t>(1, rounded(parts_read(ctx, c), unit_of(c))), c.dcp,
+                      c.interleave);
 }
 
 // A pooled read is sharded once, after it is summed.
@@ -231,7 +264,8 @@ Status set_features(const Counts& n, const std::int64_t* reads, std::int64_t hel
   auto& f = out.value;
   const auto set = [&f](Feature feature, std::int64_t value) { f[feature] = static_cast<double>(value); };
   // Rows are padded to a captured size by what is scheduled, before any split.
-  const std::int64_t graph = plan.pad_to_capture && held_back == 0 ? captured_size(tokens, plan.capture_sizes) : 0;
+  const std::int64_t graph =
+      plan.pad_to_capture && held_back == 0 ? captured_size(tokens, plan.capture_sizes) : 0;
   set(kTokens, tokens);
   set(kPaddedTokens, graph > 0 && tokens > 0 ? graph : tokens);
   set(kScheduled, n.scheduled);
@@ -245,8 +279,9 @@ Status set_features(const Counts& n, const std::int64_t* reads, std::int64_t hel
   set(kMaxContext, n.max_decode_context);
   set(kMaxChunk, n.max_chunk);
   set(kSampledRows, n.decode_tokens + n.requests - n.decodes);
-  set(kGroupRows, settings.group_tokens > 0 && tokens > 0 ? std::max<std::int64_t>(settings.group_tokens, tokens)
-                                                          : tokens * plan.funnel);
+  set(kGroupRows, settings.group_tokens > 0 && tokens > 0
+                      ? std::max<std::int64_t>(settings.group_tokens, tokens)
+                      : tokens * plan.funnel);
   out.uniform = n.off_width == 0;
   std::size_t at = kFixedFeatures;
   for (std::size_t i = 0; i < plan.reads.size(); ++i) f[at++] = tokens_read(plan.reads[i], reads[i]);
@@ -256,7 +291,8 @@ Status set_features(const Counts& n, const std::int64_t* reads, std::int64_t hel
 
 Status aggregate(const Batch& batch, const FeaturePlan& plan, Features& out) noexcept {
   if (batch.scheduled.size() != batch.computed.size()) return Status::length_mismatch;
-  if ((batch.decode_threshold | batch.sm_budget | batch.pad_tokens | batch.group_tokens) < 0) return Status::negative_setting;
+  if ((batch.decode_threshold | batch.sm_budget | batch.pad_tokens | batch.group_tokens) < 0)
+    return Status::negative_setting;
   std::array<std::int64_t, kMaxFeatures> reads;
   std::fill_n(reads.begin(), plan.reads.size(), 0);
   const Counts n = count(batch, plan, reads.data());

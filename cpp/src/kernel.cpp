@@ -7,18 +7,10 @@
 
 namespace steppe {
 
-// The drafter's passes follow the target's forward; none runs where no request does.
-//
-// COVERAGE LIMIT: draft passes run this rank's own rows, without the data-parallel lockstep pad that the target's
-// forward carries. The engine pads them across the group as well: pass 0 of an autoregressive drafter starts from the
-// target's agreed token count (vllm/v1/worker/gpu/spec_decode/autoregressive/speculator.py:287-301), and the uniform
-// passes run as many requests as the busiest rank on every rank, eager or not
-// (vllm/v1/worker/gpu/spec_decode/speculator.py:500-517, vllm/v1/worker/gpu/dp_utils.py:200-210). A rank with fewer
-// requests than the busiest is charged too little for drafting.
 struct Kernel::Compiled {
   Plan plan;
-  std::vector<Entry> entries;       // by stage, as explain() walks them
-  std::vector<Program> programs;    // by pass
+  std::vector<Entry> entries;     // by stage, as explain() walks them
+  std::vector<Program> programs;  // by pass
   std::vector<DraftRun> draft_runs;
 
   explicit Compiled(Plan given) : plan((validate(given), std::move(given))), entries(compile(plan)) {
@@ -38,23 +30,36 @@ struct Kernel::Compiled {
     return binds ? static_cast<double>(plan.sm_count) / batch.sm_budget : 1.0;
   }
 
+  // The drafter's passes follow the target's forward; none runs where no request does.
+  //
+  // COVERAGE LIMIT: draft passes run this rank's own rows, without the data-parallel lockstep pad that the
+  // target's forward carries. The engine pads them across the group as well: pass 0 of an autoregressive
+  // drafter starts from the target's agreed token count
+  // (vllm/v1/worker/gpu/spec_decode/autoregressive/speculator.py:287-301), and the uniform passes run as many
+  // requests as the busiest rank on every rank, eager or not
+  // (vllm/v1/worker/gpu/spec_decode/speculator.py:500-517, vllm/v1/worker/gpu/dp_utils.py:200-210). A rank
+  // with fewer requests than the busiest is charged too little for drafting.
+  template <class Drafted>
+  void price_draft(const Batch& batch, double slow, Totals& totals, Drafted&& drafted) const noexcept {
+    for (std::size_t i = 0; i < draft_runs.size(); ++i) {
+      const DraftRun& run = draft_runs[i];
+      programs[run.pass].price(drafted(run, i), batch, slow, run.times, totals);
+    }
+  }
+
   // `drafted(run, i)` yields the features of draft run i.
   template <class Drafted>
   void price(const Features& target, const Batch& batch, Estimate& out, Drafted&& drafted) const noexcept {
     Totals totals;
     const double slow = slowed(batch);
     programs[0].price(target, batch, slow, 1.0, totals);
-    if (target[kRequests] > 0) {
-      for (std::size_t i = 0; i < draft_runs.size(); ++i) {
-        const DraftRun& run = draft_runs[i];
-        programs[run.pass].price(drafted(run, i), batch, slow, run.times, totals);
-      }
-    }
+    if (target[kRequests] > 0) price_draft(batch, slow, totals, drafted);
     out = estimate(totals, static_cast<std::int64_t>(target[kScheduled]));
   }
 
   // Adds the cost of each term of a pass to `out`, one entry a term.
-  void explain(std::size_t pass, double times, const Features& f, const Batch& batch, std::vector<TermCost>& out) const {
+  void explain(std::size_t pass, double times, const Features& f, const Batch& batch,
+               std::vector<TermCost>& out) const {
     std::array<double, kMaxTerms> earlier;
     const double slow = slowed(batch);
     for (std::size_t i = 0; i < entries.size(); ++i) {

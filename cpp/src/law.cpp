@@ -26,16 +26,20 @@ template <class T>
 void check_shape(const Term& term) {
   if constexpr (std::is_same_v<T, terms::CurveTerm>) {
     const std::size_t numbers = term.params.size();
-    if (numbers < T::kHead + 2 || numbers % 2 != 0) refuse(term, "needs its head and at least one (bytes, us) point");
+    if (numbers < T::kHead + 2 || numbers % 2 != 0)
+      refuse(term, "needs its head and at least one (bytes, us) point");
   } else if (term.params.size() != T::params.size()) {
-    refuse(term, "takes " + std::to_string(T::params.size()) + " parameters, not " + std::to_string(term.params.size()));
+    refuse(term, "takes " + std::to_string(T::params.size()) + " parameters, not " +
+                     std::to_string(term.params.size()));
   }
   if (term.inputs.size() != T::inputs.size()) {
-    refuse(term, "reads " + std::to_string(T::inputs.size()) + " features, not " + std::to_string(term.inputs.size()));
+    refuse(term, "reads " + std::to_string(T::inputs.size()) + " features, not " +
+                     std::to_string(term.inputs.size()));
   }
   for (std::size_t i = 0; i < term.params.size(); ++i) {
     if (!std::isfinite(term.params[i])) {
-      refuse(term, std::string("parameter ") + T::params[std::min(i, T::params.size() - 1)] + " is not finite");
+      refuse(term,
+             std::string("parameter ") + T::params[std::min(i, T::params.size() - 1)] + " is not finite");
     }
   }
   if constexpr (requires { T::fault(term.params); }) {
@@ -80,7 +84,8 @@ void check_hidden(const Plan& plan, const std::vector<Entry>& entries, std::size
     refuse(term, "refers to terms that do not come before it");
   }
   const auto checked = [&](std::size_t other) {
-    if (entries[other].law.index() == entries[here].law.index()) refuse(term, "refers to another term of its own law");
+    if (entries[other].law.index() == entries[here].law.index())
+      refuse(term, "refers to another term of its own law");
     if (plan.stages[entries[other].stage].pass != plan.stages[entries[here].stage].pass) {
       refuse(term, "refers to a term of another pass");
     }

@@ -12,9 +12,9 @@ namespace steppe {
 
 using Law = std::variant<terms::Affine, terms::TwoPiece, terms::TouchedExperts, terms::RampedPrefill,
                          terms::BothGates, terms::HostLaunch, terms::ContextGather, terms::GemmTerm,
-                         terms::ExpertsTerm, terms::AttentionDecodeTerm, terms::AttentionPrefillTerm, terms::MlaTerm,
-                         terms::SparseTerm, terms::ConvContextTerm, terms::ScanContextTerm, terms::TwoProtocolTerm,
-                         terms::CurveTerm, terms::HiddenBehind>;
+                         terms::ExpertsTerm, terms::AttentionDecodeTerm, terms::AttentionPrefillTerm,
+                         terms::MlaTerm, terms::SparseTerm, terms::ConvContextTerm, terms::ScanContextTerm,
+                         terms::TwoProtocolTerm, terms::CurveTerm, terms::HiddenBehind>;
 
 // A term ready to evaluate.
 struct Entry {

@@ -19,8 +19,10 @@ void check_features(const FeaturePlan& f) {
   require(kFixedFeatures + f.reads.size() + f.pairs.size() <= kMaxFeatures, "too many feature classes");
   for (const ReadClass& c : f.reads) {
     require(c.limit >= 0, "a read class's limit is negative");
-    require(within(c.tail_ratio, 0, kMaxRatio) && within(c.divide, 1, kMaxRatio), "a read class's ratio is out of range");
-    require(within(c.dcp, 1, kMaxRanks) && within(c.interleave, 1, kMaxStripe), "a read class's sharding is out of range");
+    require(within(c.tail_ratio, 0, kMaxRatio) && within(c.divide, 1, kMaxRatio),
+            "a read class's ratio is out of range");
+    require(within(c.dcp, 1, kMaxRanks) && within(c.interleave, 1, kMaxStripe),
+            "a read class's sharding is out of range");
   }
   for (const PairClass& c : f.pairs) {
     require(within(c.window, 0, kMaxSpan) && within(c.slack, 0, kMaxSpan) && within(c.select, 0, kMaxSpan),
@@ -32,7 +34,8 @@ void check_features(const FeaturePlan& f) {
   for (std::size_t i = 0; i < f.capture_sizes.size(); ++i) {
     require(f.capture_sizes[i] > (i > 0 ? f.capture_sizes[i - 1] : 0), "capture sizes must ascend from 1");
   }
-  require(f.capture_ceiling >= 0 && f.max_model_len >= 0 && f.uniform_width >= 0, "a feature setting is negative");
+  require(f.capture_ceiling >= 0 && f.max_model_len >= 0 && f.uniform_width >= 0,
+          "a feature setting is negative");
 }
 
 }  // namespace
@@ -45,12 +48,14 @@ void validate(const Plan& plan) {
   require(plan.terms.size() <= kMaxTerms, "too many terms");
   require(!plan.passes.empty() && plan.passes.size() <= kMaxPasses, "no passes or too many");
   for (const Pass& pass : plan.passes) {
-    if (const char* why = objection(pass)) throw std::invalid_argument(std::string("plan: a draft pass: ") + why);
+    if (const char* why = objection(pass))
+      throw std::invalid_argument(std::string("plan: a draft pass: ") + why);
     require(pass.count <= kMaxRuns, "a draft pass runs too often");
   }
   std::uint16_t last = 0;
   for (const Stage& stage : plan.stages) {
-    require(stage.layers >= 0 && std::isfinite(stage.layers), "a stage's layers must be finite and not negative");
+    require(stage.layers >= 0 && std::isfinite(stage.layers),
+            "a stage's layers must be finite and not negative");
     require(stage.pass < plan.passes.size(), "a stage belongs to no pass");
     require(stage.pass >= last, "stages must follow the order of their passes");
     last = stage.pass;

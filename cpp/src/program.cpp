@@ -9,9 +9,10 @@ namespace {
 // The one row count an entry reads beside kUnpadded, or kFixedFeatures where it reads anything else.
 std::uint16_t row_count_of(const Entry& e, bool& reads_unpadded) noexcept {
   static_assert(kFixedFeatures < 64);
-  constexpr std::uint64_t row_counts = 1u << kTokens | 1u << kPaddedTokens | 1u << kDecodeTokens | 1u << kContextRows |
-                                       1u << kSampledRows | 1u << kGroupRows;
-  if (std::holds_alternative<terms::HostLaunch>(e.law) || std::holds_alternative<terms::ContextGather>(e.law)) {
+  constexpr std::uint64_t row_counts = 1u << kTokens | 1u << kPaddedTokens | 1u << kDecodeTokens |
+                                       1u << kContextRows | 1u << kSampledRows | 1u << kGroupRows;
+  if (std::holds_alternative<terms::HostLaunch>(e.law) ||
+      std::holds_alternative<terms::ContextGather>(e.law)) {
     return kFixedFeatures;  // read more than features
   }
   std::uint16_t found = kFixedFeatures;
@@ -19,7 +20,8 @@ std::uint16_t row_count_of(const Entry& e, bool& reads_unpadded) noexcept {
     const std::uint16_t input = e.inputs[i];
     if (input == kUnpadded && i > 0) {
       reads_unpadded = true;
-    } else if (input >= kFixedFeatures || (row_counts >> input & 1) == 0 || (found != kFixedFeatures && found != input)) {
+    } else if (input >= kFixedFeatures || (row_counts >> input & 1) == 0 ||
+               (found != kFixedFeatures && found != input)) {
       return kFixedFeatures;
     } else {
       found = input;
@@ -34,7 +36,8 @@ Program::Program(const Plan& plan, std::span<const Entry> entries, std::size_t p
   const auto of_pass = [&](const Stage& stage) { return stage.pass == pass; };
   const auto first = std::find_if(plan.stages.begin(), plan.stages.end(), of_pass);
   first_stage_ = static_cast<std::uint16_t>(first - plan.stages.begin());
-  for (auto stage = first; stage != plan.stages.end() && of_pass(*stage); ++stage) layers_.push_back(stage->layers);
+  for (auto stage = first; stage != plan.stages.end() && of_pass(*stage); ++stage)
+    layers_.push_back(stage->layers);
   slots_ = layers_.size() * kSlotsAStage;
 
   std::vector<std::vector<std::uint16_t>> sides(entries.size());
@@ -50,7 +53,8 @@ Program::Program(const Plan& plan, std::span<const Entry> entries, std::size_t p
 }
 
 std::uint16_t Program::slot_of(const Entry& e, Resource resource) const noexcept {
-  const std::size_t stage = static_cast<std::size_t>(e.stage - first_stage_), side = e.serial ? kResources : 0;
+  const std::size_t stage = static_cast<std::size_t>(e.stage - first_stage_),
+                    side = e.serial ? kResources : 0;
   return static_cast<std::uint16_t>(stage * kSlotsAStage + side + static_cast<std::size_t>(resource));
 }
 
@@ -68,7 +72,8 @@ Program::Part& Program::part_of(const Entry& entry) {
   bool reads_unpadded = false;
   const std::uint16_t feature = row_count_of(entry, reads_unpadded);
   if (feature == kFixedFeatures) return rest_;
-  auto group = std::find_if(groups_.begin(), groups_.end(), [&](const Group& g) { return g.feature == feature; });
+  auto group =
+      std::find_if(groups_.begin(), groups_.end(), [&](const Group& g) { return g.feature == feature; });
   if (group == groups_.end()) {
     group = groups_.emplace(groups_.end());
     group->feature = feature;
@@ -85,10 +90,15 @@ void Program::place(const Entry& entry, std::vector<std::uint16_t> sides) {
     part.works.push_back({entry, own, slot_of(entry, Resource::hbm), std::move(sides)});
     return;
   }
-  const Line line{entry.inputs[0], entry.inputs[1], own, entry.derate, affine->constant * entry.count,
+  const Line line{entry.inputs[0],
+                  entry.inputs[1],
+                  own,
+                  entry.derate,
+                  affine->constant * entry.count,
                   affine->slope * entry.count};
   const auto same = std::find_if(part.lines.begin(), part.lines.end(), [&](const Line& other) {
-    return other.gate == line.gate && other.x == line.x && other.slot == line.slot && other.derate == line.derate;
+    return other.gate == line.gate && other.x == line.x && other.slot == line.slot &&
+           other.derate == line.derate;
   });
   if (same == part.lines.end()) {
     part.lines.push_back(line);
@@ -100,7 +110,8 @@ void Program::place(const Entry& entry, std::vector<std::uint16_t> sides) {
 
 void Program::Part::add(const Features& f, const Batch& batch, double slowed, Sums& sums) const noexcept {
   for (const Line& line : lines) {
-    if (f[line.gate] > 0) sums[line.slot] += (line.constant + line.slope * f[line.x]) * (line.derate ? slowed : 1.0);
+    if (f[line.gate] > 0)
+      sums[line.slot] += (line.constant + line.slope * f[line.x]) * (line.derate ? slowed : 1.0);
   }
   for (const Work& work : works) {
     const terms::Cost cost = work.entry({f, batch, work.entry.derate ? slowed : 1.0, nullptr});
@@ -110,8 +121,8 @@ void Program::Part::add(const Features& f, const Batch& batch, double slowed, Su
   }
 }
 
-// Tabulates the group where that saves more than a few affine lines: the captured sizes where the feature is padded to
-// them, else each count up to the largest of them, within a budget of evaluations.
+// Tabulates the group where that saves more than a few affine lines: the captured sizes where the feature is
+// padded to them, else each count up to the largest of them, within a budget of evaluations.
 void Program::Group::tabulate(const FeaturePlan& plan) {
   constexpr std::int64_t largest = 1024, budget = 8192;
   if (part.works.empty()) return;
@@ -161,7 +172,8 @@ void Program::Group::add(const Features& f, const Batch& batch, double slowed, S
   for (std::size_t i = 0; i < slots.size(); ++i) sums[slots[i]] += row[i];
 }
 
-void Program::price(const Features& f, const Batch& batch, double slowed, double runs, Totals& totals) const noexcept {
+void Program::price(const Features& f, const Batch& batch, double slowed, double runs,
+                    Totals& totals) const noexcept {
   Sums sums;
   std::fill_n(sums.begin(), slots_, 0.0);
   for (const Group& group : groups_) group.add(f, batch, slowed, sums);
@@ -169,13 +181,14 @@ void Program::price(const Features& f, const Batch& batch, double slowed, double
   for (const Hidden& hidden : hidden_) {
     const auto& law = std::get<terms::HiddenBehind>(hidden.entry.law);
     const double rows = f[hidden.entry.inputs[0]];
-    if (rows > 0) sums[hidden.own] += law.of(rows, sums[hidden.hidden], sums[hidden.behind]) * hidden.entry.count;
+    if (rows > 0)
+      sums[hidden.own] += law.of(rows, sums[hidden.hidden], sums[hidden.behind]) * hidden.entry.count;
   }
   compose(sums, runs, totals);
 }
 
-// Inside a stage the resources run side by side and serial terms follow; stages follow one another; host time adds to
-// everything.
+// Inside a stage the resources run side by side and serial terms follow; stages follow one another; host time
+// adds to everything.
 void Program::compose(const Sums& sums, double runs, Totals& totals) const noexcept {
   const double* at = sums.data();
   for (const double layers : layers_) {

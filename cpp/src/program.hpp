@@ -1,12 +1,13 @@
 // What pricing runs: the terms of one pass, arranged so that a step does the least work.
 //
 //  * affine terms of one gate, feature and slot become one line;
-//  * terms that read one row count (and whether a graph holds the step) form a group, whose sums are tabulated for the
+//  * terms that read one row count (and whether a graph holds the step) form a group, whose sums are
+//  tabulated for the
 //    row counts a step may have;
 //  * what is left is evaluated term by term.
 //
-// A slot is a sum a term adds to: stage x (concurrent, serial) x resource. Sums depend on features alone, so that every
-// way to price a batch gives the same bits.
+// A slot is a sum a term adds to: stage x (concurrent, serial) x resource. Sums depend on features alone, so
+// that every way to price a batch gives the same bits.
 #pragma once
 
 #include <array>
@@ -30,7 +31,8 @@ class Program {
   Program(const Plan& plan, std::span<const Entry> entries, std::size_t pass);
 
   // Adds `runs` equal runs of the pass. `slowed` is how much an SM budget slows what computes.
-  void price(const Features& f, const Batch& batch, double slowed, double runs, Totals& totals) const noexcept;
+  void price(const Features& f, const Batch& batch, double slowed, double runs,
+             Totals& totals) const noexcept;
 
  private:
   static constexpr std::size_t kSlotsAStage = 2 * kResources, kMaxHidden = 64;

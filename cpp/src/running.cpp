@@ -18,7 +18,8 @@ constexpr std::int64_t kMaxAdvance = std::int64_t{1} << 31;
 
 class RunningBatch::State {
  public:
-  State(const Kernel& kernel, RunningSettings given) : kernel_(kernel), plan_(kernel.plan().features), width_(given.width) {
+  State(const Kernel& kernel, RunningSettings given)
+      : kernel_(kernel), plan_(kernel.plan().features), width_(given.width) {
     if (given.width < 1 || (given.sm_budget | given.pad_tokens | given.group_tokens) < 0) {
       throw std::invalid_argument("a running batch needs a width of at least 1 and settings of 0 or more");
     }
@@ -28,7 +29,8 @@ class RunningBatch::State {
       const Pass& pass = kernel.plan().passes[run.pass];
       const DraftRows rows(settings_, plan_, pass, run.run);
       const bool same = runs_target_rows(pass);
-      views_.push_back(same ? View{} : view(rows.scheduled(width_), rows.shift(width_), std::min(rows.limit, kUnlimited)));
+      views_.push_back(
+          same ? View{} : view(rows.scheduled(width_), rows.shift(width_), std::min(rows.limit, kUnlimited)));
     }
     drafts_.resize(views_.size() - 1);
   }
@@ -138,7 +140,8 @@ class RunningBatch::State {
     if (read.source == Source::sharded) return sharded_[read.index].sum(clock_);
     if (read.source == Source::capped) return sum_read(c, contexts(v, v.contexts), contexts(v, read.index));
     std::int64_t total = 0;
-    for (const RunningItem& item : items_) total += shard_read(std::min(item.key + clock_ + v.shift, v.limit), c);
+    for (const RunningItem& item : items_)
+      total += shard_read(std::min(item.key + clock_ + v.shift, v.limit), c);
     return total;
   }
 

@@ -56,7 +56,8 @@ void ShardedSum::advance(const RunningItems& items, std::int64_t clock, std::int
       recount(items, clock);
     }
   }
-  for (auto at = static_cast<std::size_t>(above_); at < items.size() && items[at].key + clock + shift_ >= cap_; ++at) {
+  for (auto at = static_cast<std::size_t>(above_);
+       at < items.size() && items[at].key + clock + shift_ >= cap_; ++at) {
     count_below(items[at].key, clock, false);
     ++above_;
   }

@@ -1,7 +1,7 @@
 // Sums over the requests of a running batch, kept up to date as it moves on.
 //
-// A request is its key: computed tokens less the clock, so that a step touches no request. Keys are sorted, longest
-// first, so that the requests at a limit are the first so many, and a step only moves that border.
+// A request is its key: computed tokens less the clock, so that a step touches no request. Keys are sorted,
+// longest first, so that the requests at a limit are the first so many, and a step only moves that border.
 #pragma once
 
 #include <algorithm>
@@ -37,7 +37,8 @@ class CappedSum {
   }
   // After the clock moved on.
   void advance(const RunningItems& items, std::int64_t clock) noexcept {
-    for (auto at = static_cast<std::size_t>(above_); at < items.size() && items[at].key + clock >= limit_; ++at) {
+    for (auto at = static_cast<std::size_t>(above_); at < items.size() && items[at].key + clock >= limit_;
+         ++at) {
       below_keys_ -= items[at].key;
       ++above_;
     }
@@ -52,8 +53,8 @@ class CappedSum {
   std::int64_t above_ = 0, below_keys_ = 0;
 };
 
-// Sum of the shards of t = min(computed + shift, cap) over decode-context ranks: t/dcp but for what is left over whole
-// periods, which is counted by residue.
+// Sum of the shards of t = min(computed + shift, cap) over decode-context ranks: t/dcp but for what is left
+// over whole periods, which is counted by residue.
 class ShardedSum {
  public:
   // Whether a class is sharded in a way this can follow.

@@ -24,8 +24,8 @@ void fields(A& a, FeaturePlan& p) {
 }
 template <class A>
 void fields(A& a, Pass& p) {
-  a(p.rows, p.graph, p.block, p.extra, p.head_rows, p.count, p.ahead, p.grows, p.width, p.ceiling, p.max_requests,
-    p.max_rows);
+  a(p.rows, p.graph, p.block, p.extra, p.head_rows, p.count, p.ahead, p.grows, p.width, p.ceiling,
+    p.max_requests, p.max_rows);
 }
 template <class A>
 void fields(A& a, Stage& s) {
@@ -45,11 +45,12 @@ void fields(A& a, CacheGroup& g) {
 }
 template <class A>
 void fields(A& a, CacheLimits& l) {
-  a(l.max_model_len, l.max_in_flight_tokens, l.extra_retained_tokens, l.lookahead_tokens, l.max_encoder_tokens);
+  a(l.max_model_len, l.max_in_flight_tokens, l.extra_retained_tokens, l.lookahead_tokens,
+    l.max_encoder_tokens);
 }
 
 constexpr std::uint64_t enumerators(Resource) { return kResources; }
-constexpr std::uint64_t enumerators(PairFigure) { return 4; }
+constexpr std::uint64_t enumerators(PairFigure) { return 5; }
 constexpr std::uint64_t enumerators(Pass::Rows) { return 4; }
 constexpr std::uint64_t enumerators(Pass::Graph) { return 3; }
 constexpr std::uint64_t enumerators(CacheKind) { return 9; }
@@ -66,16 +67,18 @@ std::uint64_t checksum(std::span<const std::uint8_t> bytes) {
   return hash;
 }
 
-[[noreturn]] void refuse(const std::string& why) { throw std::invalid_argument("not a serialized kernel: " + why); }
+[[noreturn]] void refuse(const std::string& why) {
+  throw std::invalid_argument("not a serialized kernel: " + why);
+}
 
 std::vector<std::uint8_t> payload_of(const Stored& stored) {
   archive::Writer out;
-  out(stored.plan, stored.provenance, stored.caches.has_value());
+  out(stored.plan, stored.provenance, stored.kv_bytes, stored.caches.has_value());
   if (stored.caches) {
     const auto groups = stored.caches->groups();
     const auto bytes = stored.caches->bytes_per_block();
-    out(std::vector<CacheGroup>(groups.begin(), groups.end()), std::vector<std::int64_t>(bytes.begin(), bytes.end()),
-        stored.caches->limits());
+    out(std::vector<CacheGroup>(groups.begin(), groups.end()),
+        std::vector<std::int64_t>(bytes.begin(), bytes.end()), stored.caches->limits());
   }
   return out.take();
 }
@@ -84,7 +87,7 @@ Stored stored_in(std::span<const std::uint8_t> payload) {
   archive::Reader in(payload);
   Stored stored;
   bool sized = false;
-  in(stored.plan, stored.provenance, sized);
+  in(stored.plan, stored.provenance, stored.kv_bytes, sized);
   if (sized) {
     std::vector<CacheGroup> groups;
     std::vector<std::int64_t> bytes;
@@ -108,18 +111,21 @@ std::vector<std::uint8_t> serialize(const Stored& stored) {
   return bytes;
 }
 
-std::vector<std::uint8_t> serialize(const Plan& plan) { return serialize(Stored{plan, std::nullopt, {}}); }
+std::vector<std::uint8_t> serialize(const Plan& plan) {
+  return serialize(Stored{plan, std::nullopt, -1, {}});
+}
 
 Stored deserialize(std::span<const std::uint8_t> bytes) {
   if (bytes.size() < kHeader) refuse("it is shorter than a header");
-  if (!std::equal(kMagic.begin(), kMagic.end(), bytes.begin())) refuse("it does not start with the magic number");
+  if (!std::equal(kMagic.begin(), kMagic.end(), bytes.begin()))
+    refuse("it does not start with the magic number");
   archive::Reader header(bytes.subspan(kMagic.size(), kHeader - kMagic.size()));
   std::uint32_t version = 0;
   std::uint64_t size = 0, sum = 0;
   header(version, size, sum);
   if (version != kFormatVersion) {
-    refuse("format version " + std::to_string(version) + ", this library reads version " + std::to_string(kFormatVersion) +
-           "; write the kernel again with the library that reads it");
+    refuse("format version " + std::to_string(version) + ", this library reads version " +
+           std::to_string(kFormatVersion) + "; write the kernel again with the library that reads it");
   }
   const std::span<const std::uint8_t> payload = bytes.subspan(kHeader);
   if (payload.size() != size) refuse("it is cut short or has bytes appended");

@@ -43,7 +43,8 @@ bool Shards::holds(std::int32_t dcp, std::int32_t interleave) noexcept {
   return std::int64_t{dcp} * interleave <= (std::int64_t{1} << 30);
 }
 
-// ceil(2^(31+l) / d) with l = ceil(log2 d): its error is below 2^-31 a unit, too small to reach the next integer.
+// ceil(2^(31+l) / d) with l = ceil(log2 d): its error is below 2^-31 a unit, too small to reach the next
+// integer.
 Shards::Shards(std::int32_t dcp, std::int32_t interleave) noexcept
     : period(static_cast<std::uint32_t>(dcp) * static_cast<std::uint32_t>(interleave)),
       stripe(static_cast<std::uint32_t>(interleave)) {

@@ -1,5 +1,5 @@
-// Loops over the requests of a batch, compiled once for each vector width the machine may have. Whole tokens only, so
-// that every width gives the same bits.
+// Loops over the requests of a batch, compiled once for each vector width the machine may have. Whole tokens
+// only, so that every width gives the same bits.
 #pragma once
 
 #include <cstddef>
@@ -9,18 +9,18 @@ namespace steppe::sums {
 
 // What tells whether every request schedules the same, and where their contexts lie.
 struct Scan {
-  std::int64_t computed = 0;                     // sum
-  std::int32_t high = 0, low = INT32_MAX;        // of computed
-  std::int32_t signs = 0;                        // negative when any count is
-  std::int32_t differs = 0;                      // not 0 when a request schedules other than the first
+  std::int64_t computed = 0;               // sum
+  std::int32_t high = 0, low = INT32_MAX;  // of computed
+  std::int32_t signs = 0;                  // negative when any count is
+  std::int32_t differs = 0;                // not 0 when a request schedules other than the first
 };
 Scan scan(const std::int32_t* scheduled, const std::int32_t* computed, std::size_t size) noexcept;
 
 // Sum of min(value, cap).
 std::int64_t capped(const std::int32_t* values, std::size_t size, std::int32_t cap) noexcept;
 
-// How decode-context sharding divides a context of t tokens: t/period whole stripes, and what is left up to a stripe.
-// The quotient is a multiplication: exact for every t below 2^31.
+// How decode-context sharding divides a context of t tokens: t/period whole stripes, and what is left up to a
+// stripe. The quotient is a multiplication: exact for every t below 2^31.
 struct Shards {
   std::uint32_t reciprocal, shift, period, stripe;
 

@@ -37,17 +37,17 @@ std::string thrown(Call&& call) {
 
 }  // namespace test
 
-#define TEST(name)                                            \
-  static void name();                                         \
-  static const test::Register register_##name(#name, &name);  \
+#define TEST(name)                                           \
+  static void name();                                        \
+  static const test::Register register_##name(#name, &name); \
   static void name()
 
-#define CHECK(condition)                                                                \
-  do {                                                                                  \
-    if (!(condition)) {                                                                 \
-      ++test::failures();                                                               \
-      std::fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #condition);      \
-    }                                                                                   \
+#define CHECK(condition)                                                           \
+  do {                                                                             \
+    if (!(condition)) {                                                            \
+      ++test::failures();                                                          \
+      std::fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #condition); \
+    }                                                                              \
   } while (false)
 
 int main() {

@@ -1,5 +1,5 @@
-// Plans made by hand that read everything a plan can read: every kind of decode read, prefill classes, draft passes,
-// padding to captured sizes, and laws of each shape.
+// Plans made by hand that read everything a plan can read: every kind of decode read, prefill classes, draft
+// passes, padding to captured sizes, and laws of each shape.
 #pragma once
 
 #include <string>
@@ -13,12 +13,13 @@ using namespace steppe;
 
 inline std::uint16_t read_at(std::size_t i) { return static_cast<std::uint16_t>(kFixedFeatures + i); }
 
-inline Term affine(const std::string& name, std::uint16_t x, double constant, double slope, std::uint16_t stage,
-                   Resource resource = Resource::hbm, bool serial = false) {
+inline Term affine(const std::string& name, std::uint16_t x, double constant, double slope,
+                   std::uint16_t stage, Resource resource = Resource::hbm, bool serial = false) {
   return {name, "affine", {constant, slope}, {x, x}, resource, stage, 1, serial, false};
 }
 
-// One affine term a feature, each with a slope of its own, so that no two features can stand in for one another.
+// One affine term a feature, each with a slope of its own, so that no two features can stand in for one
+// another.
 inline Plan plan_of(FeaturePlan features) {
   Plan plan;
   plan.features = std::move(features);
@@ -31,12 +32,21 @@ inline Plan plan_of(FeaturePlan features) {
     if (f == kTokens) term.derate = true, term.resource = Resource::sm;
     plan.terms.push_back(term);
   }
-  plan.terms.push_back({"collective", "two_piece", {4e-6, 3e-9, 2e-9}, {kPaddedTokens, kPaddedTokens}, Resource::nvlink, 0});
+  plan.terms.push_back(
+      {"collective", "two_piece", {4e-6, 3e-9, 2e-9}, {kPaddedTokens, kPaddedTokens}, Resource::nvlink, 0});
   plan.terms.push_back({"routed", "touched_experts", {1e-4, -0.06, 1}, {kTokens}, Resource::hbm, 0, 1, true});
-  plan.terms.push_back({"prefill", "ramped_prefill", {1e-6, 1e-12, 100}, {kPrefills, read_at(plan.features.reads.size()), kTokens},
-                        Resource::sm, 0, 1, false, true});
+  plan.terms.push_back({"prefill",
+                        "ramped_prefill",
+                        {1e-6, 1e-12, 100},
+                        {kPrefills, read_at(plan.features.reads.size()), kTokens},
+                        Resource::sm,
+                        0,
+                        1,
+                        false,
+                        true});
   plan.terms.push_back(affine("sampler", kSampledRows, 1e-6, 1e-8, 1));
-  plan.terms.push_back({"launches", "host_launch", {1e-4, 2e-4, 3e-4, 1e-5, 512}, {kScheduled}, Resource::host, 1});
+  plan.terms.push_back(
+      {"launches", "host_launch", {1e-4, 2e-4, 3e-4, 1e-5, 512}, {kScheduled}, Resource::host, 1});
   return plan;
 }
 
@@ -48,7 +58,8 @@ inline FeaturePlan plain() {
 }
 inline FeaturePlan windows() {
   FeaturePlan f = plain();
-  f.reads = {{}, {.limit = 128}, {.limit = 1024}, {.limit = 0}, {.limit = 512, .tail_ratio = 4}, {.divide = 8}};
+  f.reads = {{},           {.limit = 128}, {.limit = 1024}, {.limit = 0}, {.limit = 512, .tail_ratio = 4},
+             {.divide = 8}};
   f.max_model_len = 40000;
   return f;
 }
@@ -74,7 +85,8 @@ inline FeaturePlan captured() {
   return f;
 }
 
-// A plan with a drafter of two passes: the batch with a row added, and two runs of one row a request that grow.
+// A plan with a drafter of two passes: the batch with a row added, and two runs of one row a request that
+// grow.
 inline Plan drafting() {
   FeaturePlan features = captured();
   features.reads.push_back({.dcp = 4, .interleave = 2});
@@ -121,18 +133,35 @@ inline Plan refined() {
   plan.features = f;
   plan.sm_count = 132;
   plan.stages = {{"layer", 60, 0}, {"head", 1, 0}};
-  const std::vector<double> gemm = {2048, 4096, 132,  3.35e12, 5e7, 9.9e14, 2, 2, 1, 0.7,  0.8, 1, 1,  0.5, 0.1,   10, 3,
-                                    2.5,  0.01, 0.01, 128,     0.1, 0.2,    8, 0, 0, 64, 64, 0, 128, 128, 0, 0, 0};
-  const std::vector<double> experts = {128, 8, 1, 4096, 1536, 3, 3.35e12, 9.9e14, 1, 128, 0, 5, 3, 0.5, 0.01, 1, 1, 0.1, 0.1, 0.6, 0.8, 4, 0.5};
-  const std::vector<double> decode = {32, 8, 128, 2, 132, 3.35e12, 3, 2, 1, 1, 0.01, 1e-4, 1e-4, 0.01, 1e-4, 0.8, 1e5, 8, 0, 0, 0, 0, 0, 1024, 1};
+  const std::vector<double> gemm = {2048, 4096, 132, 3.35e12, 5e7, 9.9e14, 2,    2,    1,   0.7, 0.8, 1,
+                                    1,    0.5,  0.1, 10,      3,   2.5,    0.01, 0.01, 128, 0.1, 0.2, 8,
+                                    0,    0,    64,  64,      0,   128,    128,  0,    0,   0};
+  const std::vector<double> experts = {128, 8,   1,    4096, 1536, 3,   3.35e12, 9.9e14, 1,   128, 0,  5,
+                                       3,   0.5, 0.01, 1,    1,    0.1, 0.1,     0.6,    0.8, 4,   0.5};
+  const std::vector<double> decode = {32,   8,    128, 2,   132, 3.35e12, 3, 2, 1, 1, 0.01, 1e-4, 1e-4,
+                                      0.01, 1e-4, 0.8, 1e5, 8,   0,       0, 0, 0, 0, 1024, 1};
   plan.terms = {
       {"qkv", "gemm", gemm, {kPaddedTokens, kUnpadded}, Resource::sm, 0, 1, true, true},
-      {"attention", "attention_decode", decode, {kDecodes, read_at(2), kMaxContext, kDecodeTokens, kPrefills}, Resource::sm, 0, 1, true},
+      {"attention",
+       "attention_decode",
+       decode,
+       {kDecodes, read_at(2), kMaxContext, kDecodeTokens, kPrefills},
+       Resource::sm,
+       0,
+       1,
+       true},
       {"shared", "gemm", gemm, {kPaddedTokens, kUnpadded}, Resource::sm, 0, 1, true, true},
       {"activation", "affine", {2e-6, 1e-9}, {kPaddedTokens, kPaddedTokens}, Resource::hbm, 0, 1, true},
       {"experts", "experts", experts, {kGroupRows}, Resource::sm, 0, 1, true, true},
       {"side stream", "hidden_behind", {2, 3, 4, 256, 1.5}, {kPaddedTokens}, Resource::sm, 0, 1, true},
-      {"reduce", "curve", {8192, 1e6, 3, 2e4, 9, 1e5, 1024, 4, 65536, 6, 1048576, 20}, {kPaddedTokens}, Resource::nvlink, 0, 2, true},
+      {"reduce",
+       "curve",
+       {8192, 1e6, 3, 2e4, 9, 1e5, 1024, 4, 65536, 6, 1048576, 20},
+       {kPaddedTokens},
+       Resource::nvlink,
+       0,
+       2,
+       true},
       {"lm head", "gemm", gemm, {kSampledRows, kUnpadded}, Resource::sm, 1, 1, true, true},
   };
   return plan;

@@ -37,7 +37,8 @@ TEST(the_counter_counts) {
 }
 
 TEST(pricing_allocates_nothing) {
-  const Plan plans[] = {test::plan_of(test::plain()), test::plan_of(test::sharded()), test::drafting(), test::refined()};
+  const Plan plans[] = {test::plan_of(test::plain()), test::plan_of(test::sharded()), test::drafting(),
+                        test::refined()};
   for (const Plan& plan : plans) {
     const Kernel kernel(plan);
     for (const std::size_t size : {0u, 1u, 64u, 256u, 3000u}) {
@@ -57,7 +58,8 @@ TEST(a_running_step_allocates_nothing) {
   for (const Plan& plan : {test::plan_of(test::sharded()), test::drafting()}) {
     const Kernel kernel(plan);
     RunningBatch batch(kernel);
-    for (std::uint64_t id = 0; id < 256; ++id) CHECK(batch.add(id, static_cast<std::int32_t>(100 + id)) == Status::ok);
+    for (std::uint64_t id = 0; id < 256; ++id)
+      CHECK(batch.add(id, static_cast<std::int32_t>(100 + id)) == Status::ok);
     std::vector<Estimate> each(50);
     const std::size_t before = allocated;
     Estimate e;

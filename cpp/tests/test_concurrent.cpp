@@ -18,7 +18,8 @@ TEST(threads_share_a_kernel) {
       for (std::uint64_t id = 0; id < 20; ++id) (void)batch.add(id, static_cast<std::int32_t>(10 * id));
       std::vector<std::int32_t> scheduled(20, 4), computed(20);
       for (int step = 0; step < steps; ++step) {
-        for (std::uint64_t id = 0; id < 20; ++id) computed[id] = static_cast<std::int32_t>(batch.computed(id));
+        for (std::uint64_t id = 0; id < 20; ++id)
+          computed[id] = static_cast<std::int32_t>(batch.computed(id));
         Estimate scratch, kept;
         const bool ok = kernel.step_time(Batch{scheduled, computed, 4}, scratch) == Status::ok &&
                         batch.price(kept) == Status::ok && kept.no_overlap_ns == scratch.no_overlap_ns;
@@ -26,7 +27,8 @@ TEST(threads_share_a_kernel) {
         (void)batch.advance();
       }
       std::vector<TermCost> costs;
-      if (kernel.explain(Batch{scheduled, computed, 4}, costs) != Status::ok) priced[static_cast<std::size_t>(t)].clear();
+      if (kernel.explain(Batch{scheduled, computed, 4}, costs) != Status::ok)
+        priced[static_cast<std::size_t>(t)].clear();
     });
   }
   for (std::thread& each : running) each.join();

@@ -1,11 +1,10 @@
 // What pricing arranges (lines, tables, side streams) against the terms one by one.
-#include "steppe/kernel.hpp"
-
 #include <cmath>
 #include <random>
 
 #include "check.hpp"
 #include "plans.hpp"
+#include "steppe/kernel.hpp"
 
 using namespace steppe;
 
@@ -39,15 +38,18 @@ std::vector<std::int32_t> some(std::mt19937& random, std::size_t size, std::uint
 
 TEST(an_estimate_is_the_sum_of_its_terms) {
   std::mt19937 random(3);
-  for (const Plan& plan : {test::plan_of(test::plain()), test::plan_of(test::windows()), test::plan_of(test::sharded()),
-                           test::plan_of(test::captured()), test::drafting(), test::refined()}) {
+  for (const Plan& plan :
+       {test::plan_of(test::plain()), test::plan_of(test::windows()), test::plan_of(test::sharded()),
+        test::plan_of(test::captured()), test::drafting(), test::refined()}) {
     const Kernel kernel(plan);
     for (int i = 0; i < 300; ++i) {
       const std::size_t size = random() % 80;
-      std::vector<std::int32_t> scheduled = some(random, size, i % 3 == 0 ? 2 : 5), computed = some(random, size, 4000);
+      std::vector<std::int32_t> scheduled = some(random, size, i % 3 == 0 ? 2 : 5),
+                                computed = some(random, size, 4000);
       if (i % 4 == 1) std::fill(scheduled.begin(), scheduled.end(), 1);
       if (i % 5 == 0 && size > 0) scheduled[size / 2] = 2048;
-      const Batch batch{scheduled, computed, i % 2 ? 1 : 4, i % 7 == 0 ? 100 : 0, i % 6 == 0 ? 3 : 0, i % 8 == 0 ? 200 : 0};
+      const Batch batch{
+          scheduled, computed, i % 2 ? 1 : 4, i % 7 == 0 ? 100 : 0, i % 6 == 0 ? 3 : 0, i % 8 == 0 ? 200 : 0};
       CHECK(gap(kernel, batch) < 1.001);
     }
   }

@@ -1,25 +1,26 @@
 // A running batch prices what the same batch prices from scratch, bit for bit, whatever happens to it.
-#include "steppe/running.hpp"
-
 #include <map>
 #include <random>
 
 #include "check.hpp"
 #include "plans.hpp"
+#include "steppe/running.hpp"
 
 using namespace steppe;
 
 namespace {
 
 bool same(const Estimate& a, const Estimate& b) {
-  return a.no_overlap_ns == b.no_overlap_ns && a.overlap_ns == b.overlap_ns && a.resource_ns == b.resource_ns &&
-         a.draft_ns == b.draft_ns && a.tokens == b.tokens && a.bottleneck == b.bottleneck;
+  return a.no_overlap_ns == b.no_overlap_ns && a.overlap_ns == b.overlap_ns &&
+         a.resource_ns == b.resource_ns && a.draft_ns == b.draft_ns && a.tokens == b.tokens &&
+         a.bottleneck == b.bottleneck;
 }
 
 // The same requests as plain arrays, and a running batch beside them.
 class Twin {
  public:
-  Twin(const Kernel& kernel, RunningSettings settings) : kernel_(kernel), settings_(settings), running_(kernel, settings) {}
+  Twin(const Kernel& kernel, RunningSettings settings)
+      : kernel_(kernel), settings_(settings), running_(kernel, settings) {}
 
   void add(std::uint64_t id, std::int32_t computed) {
     CHECK(running_.add(id, computed) == (requests_.contains(id) ? Status::duplicate_request : Status::ok));
@@ -66,8 +67,8 @@ class Twin {
       scheduled.push_back(settings_.width);
       computed.push_back(tokens);
     }
-    return kernel_.step_time(Batch{scheduled, computed, settings_.width, settings_.sm_budget, settings_.pad_tokens,
-                                   settings_.group_tokens},
+    return kernel_.step_time(Batch{scheduled, computed, settings_.width, settings_.sm_budget,
+                                   settings_.pad_tokens, settings_.group_tokens},
                              out);
   }
 
@@ -89,11 +90,21 @@ void random_life(const Plan& plan, unsigned seed) {
   Twin twin(kernel, settings);
   for (int i = 0; i < 120; ++i) {
     switch (below(6)) {
-      case 0: case 1: twin.add(static_cast<std::uint64_t>(below(60)), below(1u << below(16))); break;
-      case 2: twin.remove(static_cast<std::uint64_t>(below(60))); break;
-      case 3: twin.advance(below(4) == 0 ? below(700) : 1); break;
-      case 4: twin.run(below(9)); break;
-      default: break;
+      case 0:
+      case 1:
+        twin.add(static_cast<std::uint64_t>(below(60)), below(1u << below(16)));
+        break;
+      case 2:
+        twin.remove(static_cast<std::uint64_t>(below(60)));
+        break;
+      case 3:
+        twin.advance(below(4) == 0 ? below(700) : 1);
+        break;
+      case 4:
+        twin.run(below(9));
+        break;
+      default:
+        break;
     }
     twin.compare();
   }
@@ -102,8 +113,12 @@ void random_life(const Plan& plan, unsigned seed) {
 }  // namespace
 
 TEST(random_lives_equal_from_scratch) {
-  const Plan plans[] = {test::plan_of(test::plain()), test::plan_of(test::windows()), test::plan_of(test::sharded()),
-                        test::plan_of(test::captured()), test::drafting(), test::refined()};
+  const Plan plans[] = {test::plan_of(test::plain()),
+                        test::plan_of(test::windows()),
+                        test::plan_of(test::sharded()),
+                        test::plan_of(test::captured()),
+                        test::drafting(),
+                        test::refined()};
   for (const Plan& plan : plans) {
     for (unsigned seed = 0; seed < 40; ++seed) random_life(plan, seed);
   }
@@ -143,5 +158,6 @@ TEST(bad_calls_change_nothing) {
   CHECK(batch.remove(7) == Status::unknown_request);
   CHECK(batch.computed(7) == -1);
   CHECK(test::thrown([&] { RunningBatch(kernel, {.width = 0}); }).find("width") != std::string::npos);
-  CHECK(test::thrown([&] { RunningBatch(kernel, {.pad_tokens = -1}); }).find("settings") != std::string::npos);
+  CHECK(test::thrown([&] { RunningBatch(kernel, {.pad_tokens = -1}); }).find("settings") !=
+        std::string::npos);
 }

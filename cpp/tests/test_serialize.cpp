@@ -1,10 +1,9 @@
 // Bytes in, the same kernel out; anything else refused with a reason, never a crash.
-#include "steppe/serialize.hpp"
-
 #include <random>
 
 #include "check.hpp"
 #include "plans.hpp"
+#include "steppe/serialize.hpp"
 
 using namespace steppe;
 
@@ -30,7 +29,7 @@ void seal(std::vector<std::uint8_t>& bytes) {
 
 TEST(a_kernel_comes_back_as_it_was) {
   for (const Plan& plan : plans()) {
-    const std::vector<std::uint8_t> bytes = serialize(Stored{plan, std::nullopt, "{\"from\": \"here\"}"});
+    const std::vector<std::uint8_t> bytes = serialize(Stored{plan, std::nullopt, -1, "{\"from\": \"here\"}"});
     const Stored back = deserialize(bytes);
     CHECK(back.provenance == "{\"from\": \"here\"}");
     CHECK(!back.caches);
@@ -41,8 +40,9 @@ TEST(a_kernel_comes_back_as_it_was) {
 
 TEST(caches_travel_along) {
   const CachePool pool({{CacheKind::full, 16}, {CacheKind::window, 16, 1, 128}}, {65536}, {8192, 2048});
-  const Stored back = deserialize(serialize(Stored{plans()[0], pool, ""}));
+  const Stored back = deserialize(serialize(Stored{plans()[0], pool, 123456789, ""}));
   CHECK(back.caches && back.caches->groups() == pool.groups());
+  CHECK(back.kv_bytes == 123456789);
   CHECK(back.caches && back.caches->admission_blocks(5000) == pool.admission_blocks(5000));
 }
 
@@ -79,7 +79,8 @@ TEST(random_damage_never_crashes) {
     const std::vector<std::uint8_t> whole = serialize(plan);
     for (int i = 0; i < 3000; ++i) {
       std::vector<std::uint8_t> bytes = whole;
-      for (unsigned k = 0; k <= random() % 4; ++k) bytes[28 + random() % (bytes.size() - 28)] = static_cast<std::uint8_t>(random());
+      for (unsigned k = 0; k <= random() % 4; ++k)
+        bytes[28 + random() % (bytes.size() - 28)] = static_cast<std::uint8_t>(random());
       seal(bytes);
       try {
         const Stored stored = deserialize(bytes);

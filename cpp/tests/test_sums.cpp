@@ -1,10 +1,9 @@
 // The vector loops against the definitions they stand for.
-#include "sums.hpp"
-
 #include <random>
 
 #include "check.hpp"
 #include "steppe/features.hpp"
+#include "sums.hpp"
 
 using namespace steppe;
 

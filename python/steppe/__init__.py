@@ -7,22 +7,43 @@ from typing import TYPE_CHECKING, Any
 from steppe.errors import CoefficientError, DeploymentError, DocumentError, Error
 
 if TYPE_CHECKING:
-    from steppe._core import Batch, StepEstimate
+    from steppe._core import ESTIMATE_DTYPE, RESOURCES, Batch, RunningBatch, StepEstimate
     from steppe.kernel import Kernel, open
+    from steppe.package import get_cmake_dir, get_include, get_library
+    from steppe.pricing import PricingKernel
 
 __version__ = "0.1.0"
 __all__ = [
+    "ESTIMATE_DTYPE",
+    "RESOURCES",
     "Batch",
     "CoefficientError",
     "DeploymentError",
     "DocumentError",
     "Error",
     "Kernel",
+    "PricingKernel",
+    "RunningBatch",
     "StepEstimate",
+    "get_cmake_dir",
+    "get_include",
+    "get_library",
     "open",
 ]
 
-_LAZY = {"Batch": "steppe._core", "StepEstimate": "steppe._core", "Kernel": "steppe.kernel", "open": "steppe.kernel"}
+_LAZY = {
+    "ESTIMATE_DTYPE": "steppe._core",
+    "RESOURCES": "steppe._core",
+    "Batch": "steppe._core",
+    "RunningBatch": "steppe._core",
+    "StepEstimate": "steppe._core",
+    "Kernel": "steppe.kernel",
+    "PricingKernel": "steppe.pricing",
+    "get_cmake_dir": "steppe.package",
+    "get_include": "steppe.package",
+    "get_library": "steppe.package",
+    "open": "steppe.kernel",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -11,12 +12,12 @@ from numpy.typing import ArrayLike
 
 from steppe import _core
 from steppe._core import Batch, StepEstimate
-from steppe.documents import Deployment, ModelGraph, Scenario
+from steppe.documents import Deployment, ModelGraph, Parallel, Scenario, parse
 from steppe.documents.bundle import Bundle, load_bundle, make_bundle
-from steppe.documents.load import parse
 from steppe.errors import DeploymentError
 from steppe.explanation import Explanation
 from steppe.memory import FixedBytes, KvCapacity, Memory
+from steppe.pricing import PricingKernel
 from steppe.resolve.choices import resolve
 from steppe.resolve.coefficients import Coefficients, Scope
 from steppe.resolve.plan import build_plan
@@ -27,7 +28,7 @@ DEFAULT_SETS = ("{chip}-reference", "{chip}-engine", "{chip}-refined")
 PathLike = str | os.PathLike[str]
 
 
-class Kernel:
+class Kernel(PricingKernel):
     """Prices the steps of one pool of a deployment. Immutable; safe to share between threads.
 
     Build one with `Kernel.build(model=..., hardware=..., tp=...)` or `steppe.open(path)`.
@@ -39,9 +40,8 @@ class Kernel:
     def __init__(self, resolution: Resolution, coefficients: Coefficients, plan: Any) -> None:
         self._resolution = resolution
         self._coefficients = coefficients
-        self._core = _core.Kernel(plan)
-        self.step_time = self._core.step_time
         self._memory = Memory(resolution, coefficients)
+        super().__init__(_core.Kernel(plan), caches=self._memory.pool)
         self._fixed = self._memory.fixed_bytes()  # here, so that a missing magnitude is refused at once
         self._transfers = Transfers(resolution, coefficients, self._memory)
 
@@ -184,6 +184,13 @@ class Kernel:
         """
         return transfer_time(self, tokens, source, target, to)
 
+    # -- embedding ------------------------------------------------------------------------------------------------
+
+    def to_bytes(self) -> bytes:
+        """The kernel as bytes (see `PricingKernel.to_bytes`), with the memory its caches have."""
+        budget = max(-1, self._memory.kv_budget_bytes()) if self._caches is not None else -1
+        return _core.kernel_to_bytes(self._core, self._caches, budget, json.dumps(self.provenance()))
+
     # -- what was decided ---------------------------------------------------------------------------------------
 
     @property
@@ -265,8 +272,9 @@ def _bundle(
 
         graph = ModelGraph.model_validate(derive_file(name))
         name = graph.name
+    source = "Kernel.build"
     per_node = gpus_per_node or Catalog(catalog).chip(hardware).gpus_per_node or 8
-    ranks = parallel["tp"] * parallel["dp"] * parallel["pcp"]
+    ranks = parse(Parallel, parallel, source=source).ranks
     if nodes is None:
         nodes = max(1, -(-ranks // per_node))
     scenario = {
@@ -275,7 +283,7 @@ def _bundle(
         "model": name,
         "coefficients": list(coefficients or (each.format(chip=hardware) for each in DEFAULT_SETS)),
         "engine_version": engine_version,
-        "workload": {"routing_concentration": float(routing_concentration)},
+        "workload": {"routing_concentration": routing_concentration},
         "cluster": {"hardware": hardware, "nodes": nodes, "gpus_per_node": per_node, "fabric": fabric},
     }
     if not fabric and nodes > 1:
@@ -288,12 +296,12 @@ def _bundle(
         "pools": [{"role": "colocated", "nodes": nodes, "parallel": parallel, "engine": engine}],
     }
     return make_bundle(
-        parse(Scenario, scenario, source="Kernel.build"),
-        parse(Deployment, deployment, source="Kernel.build"),
+        parse(Scenario, scenario, source=source),
+        parse(Deployment, deployment, source=source),
         catalog=catalog,
         registry=registry,
         graph=graph,
-        source="Kernel.build",
+        source=source,
     )
 
 

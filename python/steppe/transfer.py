@@ -43,7 +43,12 @@ class Transfers:
         without = "host overheads around a step are not charged"
         self._host_s = {
             name: (coefficients.optional(name, without) or 0.0) * US
-            for name in ("host_admission_per_request", "host_admission_per_token", "host_output_token", "host_completion")
+            for name in (
+                "host_admission_per_request",
+                "host_admission_per_token",
+                "host_output_token",
+                "host_completion",
+            )
         }
 
     # -- the host ----------------------------------------------------------------------------------------------
@@ -99,7 +104,8 @@ class Transfers:
 
         COVERAGE LIMIT: each pull is one rank's transfer over one rank's link. In the engine decode rank d of D reads
         from prefill rank d*P/D of P (vllm/distributed/kv_transfer/kv_connector/v1/nixl/tp_mapping.py:88-98), and a
-        prefill rank frees its blocks after D/P notifications (vllm/distributed/kv_transfer/kv_connector/utils.py:579-596).
+        prefill rank frees its blocks after D/P notifications
+        (vllm/distributed/kv_transfer/kv_connector/utils.py:579-596).
         With a decode pool of wider tensor parallelism a prefill link therefore carries D/P payloads one beside the
         other and takes D/P times as long as charged here.
         """
@@ -143,7 +149,9 @@ def transfer_time(
     if to is not None:
         _check_pools(kernel, to)
         pulling = to._transfers
-    return transfers.pd_transfer_time(pulling.pd_transfer_bytes(tokens), place(source, "source"), place(target, "target"))
+    return transfers.pd_transfer_time(
+        pulling.pd_transfer_bytes(tokens), place(source, "source"), place(target, "target")
+    )
 
 
 def _check_pools(sender: Kernel, puller: Kernel) -> None:

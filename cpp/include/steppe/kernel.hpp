@@ -1,5 +1,5 @@
-// A kernel: a validated plan, ready to price batches. Immutable after construction; pricing neither allocates,
-// locks nor throws, and may run from any number of threads.
+// A kernel: a validated plan, ready to price batches. Immutable after construction; pricing neither
+// allocates, locks nor throws, and may run from any number of threads.
 #pragma once
 
 #include <memory>
@@ -37,9 +37,10 @@ class Kernel {
   const Plan& plan() const noexcept;
 
   Status step_time(const Batch& batch, Estimate& out) const noexcept;
-  // Prices from features a caller keeps (RunningBatch): the target's, and one entry a draft run. `settings` lends its
-  // SM budget; the batch must decode alone.
-  void price(const Features& target, std::span<const Features> drafts, const Batch& settings, Estimate& out) const noexcept;
+  // Prices from features a caller keeps (RunningBatch): the target's, and one entry a draft run. `settings`
+  // lends its SM budget; the batch must decode alone.
+  void price(const Features& target, std::span<const Features> drafts, const Batch& settings,
+             Estimate& out) const noexcept;
   std::span<const DraftRun> draft_runs() const noexcept;
   // The same evaluation term by term; allocates.
   Status explain(const Batch& batch, std::vector<TermCost>& out) const;

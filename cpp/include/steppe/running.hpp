@@ -1,6 +1,6 @@
-// A decode batch that lives from step to step. Requests come and go, every step moves all of them on; pricing reads sums
-// that are kept up to date, so that a step costs neither layers nor requests, and equals pricing the same batch from
-// scratch bit for bit.
+// A decode batch that lives from step to step. Requests come and go, every step moves all of them on; pricing
+// reads sums that are kept up to date, so that a step costs neither layers nor requests, and equals pricing
+// the same batch from scratch bit for bit.
 #pragma once
 
 #include <cstddef>
@@ -48,8 +48,9 @@ class RunningBatch {
 
   // The next step as the batch stands. Neither allocates nor throws.
   Status price(Estimate& out) noexcept;
-  // Prices `steps` steps, each a token further than the one before, and leaves the batch after the last. `each` takes
-  // the first of them, as many as it holds. A step that cannot be priced ends the run: total.steps tells how many were.
+  // Prices `steps` steps, each a token further than the one before, and leaves the batch after the last.
+  // `each` takes the first of them, as many as it holds. A step that cannot be priced ends the run:
+  // total.steps tells how many were.
   Status price_run(std::int64_t steps, std::span<Estimate> each, RunTotal& total) noexcept;
 
  private:

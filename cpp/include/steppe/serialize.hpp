@@ -1,7 +1,7 @@
 // A kernel as bytes: what a program without Python, or another process, needs to price the same steps.
 //
-// Little-endian whatever the host: magic, format version, payload size, checksum, payload. A reader refuses what it
-// does not know, what is cut short, what fails the checksum and what no kernel could be built from.
+// Little-endian whatever the host: magic, format version, payload size, checksum, payload. A reader refuses
+// what it does not know, what is cut short, what fails the checksum and what no kernel could be built from.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,12 @@ namespace steppe {
 
 inline constexpr std::uint32_t kFormatVersion = 1;
 
-// What travels: the plan, the cache pool where the deployment was sized, and a JSON text of where the numbers come from.
+// What travels: the plan, the cache pool where the deployment was sized, and a JSON text of where the numbers
+// come from.
 struct Stored {
   Plan plan;
   std::optional<CachePool> caches;
+  std::int64_t kv_bytes = -1;  // what a rank has left for caches; -1 = not sized
   std::string provenance;
 };
 

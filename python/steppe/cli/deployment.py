@@ -80,6 +80,8 @@ def engine_settings(pairs: list[str]) -> dict[str, Any]:
         inside = out
         for name in outer:
             inside = inside.setdefault(name, {})
+            if not isinstance(inside, dict):
+                raise DeploymentError(f"--engine {pair!r}: {name} already has a value of its own; state one of the two")
         try:
             value = yaml.safe_load(text)
         except yaml.YAMLError as error:

@@ -27,7 +27,8 @@ PARTS = {
 LENGTHS = (1024, 8192, 32768, 131072)
 
 CONTEXT = Annotated[
-    list[int] | None, typer.Option("--context", metavar="TOKENS", help="Length of a request to size. Repeatable.")
+    list[int] | None,
+    typer.Option("--context", metavar="TOKENS", min=1, help="Length of a request to size. Repeatable."),
 ]
 JSON = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 PLOT = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Save a stacked bar as PNG or SVG.")]

@@ -23,8 +23,9 @@ class DraftPass:
     """One pass: what it runs, over which rows of the step, and under which graphs.
 
     `rows` `batch` are the target's own (rejected ones kept) plus `extra` a request; `block` rows a request otherwise.
-    `head_rows` a request see the draft head. `grows`: each of `count` runs sees a context one token longer. `graph`
-    `piecewise` follows the target's ceiling but never runs a full graph.
+    `head_rows` a request see the draft head. `ahead`: tokens by which the context has grown when the pass first runs,
+    its own rows included where it does not run the target's. `grows`: each of `count` runs sees a context one token
+    longer. `graph` `piecewise` follows the target's ceiling but never runs a full graph.
     """
 
     name: str
@@ -129,7 +130,10 @@ def _draft_model(d: Drafting) -> list[DraftPass]:
 
 
 def _parallel_drafts(d: Drafting, extra: int) -> list[DraftPass]:
-    """All tokens in one pass on the older runner, `extra` slots a request (vllm/v1/spec_decode/llm_base_proposer.py:114-120)."""
+    """All tokens in one pass of the older runner, `extra` slots a request.
+
+    Source: vllm/v1/spec_decode/llm_base_proposer.py:114-120.
+    """
     return [*_combine(d), DraftPass("draft", "layers", "batch", "piecewise", head_rows=d.tokens, extra=extra)]
 
 
@@ -141,8 +145,10 @@ def _parallel_block(d: Drafting) -> list[DraftPass]:
     graph: Graph = "piecewise" if d.runner == "v1" else "own"
     passes = [
         *_combine(d),
-        DraftPass("draft context", "context", "context", "eager" if d.runner == "v1" else "own", block=k + 1, width=block),
-        DraftPass("draft", "layers", "block_a_request", graph, head_rows=k, block=block, width=block),
+        DraftPass(
+            "draft context", "context", "context", "eager" if d.runner == "v1" else "own", block=k + 1, width=block
+        ),
+        DraftPass("draft", "layers", "block_a_request", graph, 1, k, block=block, ahead=block, width=block),
     ]
     if d.method == "dspark":
         passes.append(DraftPass("draft markov", "markov", "one_a_request", graph, k, 1, width=block))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from steppe.documents import Node
@@ -66,12 +67,12 @@ class Collectives:
 
     def _width(self, node: Node) -> int:
         """Bytes a token crosses with: the hidden state at 16 bits, the latent one where experts are latent."""
+        hidden = self.r.graph.globals_.hidden_size
         if node.op == "All2All":
             for kind in self.r.graph.layer_kinds:
                 if any(each is node for each in kind.nodes):
-                    latent = [each.latent_size for each in kind.nodes if each.latent_size]
-                    return (latent[0] if latent and latent[0] else self.r.graph.globals_.hidden_size) * 2
-        return self.r.graph.globals_.hidden_size * 2
+                    return activation_bytes(kind.nodes, hidden)
+        return hidden * 2
 
     def top_k_of(self, node: Node) -> int:
         """Copies of a token that are sent: top_k on a point-to-point backend with experts spread, else one."""
@@ -143,6 +144,20 @@ class Collectives:
             self.c.need(f"collective_transition_rate_{key}", purpose) / US,
             self.c.need(f"collective_peak_rate_{key}", purpose) / US,
         )
+
+
+def activation_bytes(nodes: Sequence[Node], hidden: int) -> int:
+    """Bytes a token takes on its way to the experts of a layer, the latent width where they work at one.
+
+    COVERAGE LIMIT: 16 bits a value, whatever the experts take in. The engine quantizes a row before it is sent unless
+    the experts kernel asks for it as it is (`expects_unquantized_inputs`,
+    vllm/model_executor/layers/fused_moe/modular_kernel.py:505-513, 1210-1219; the widths,
+    vllm/model_executor/layers/fused_moe/utils.py:357-428), so a block-FP8 deployment on a backend that does not defer
+    sends half of what is charged here and an NVFP4 one less than a third. The way back is 16 bits in both. The refined
+    laws charge the quantized row and its scales (`RefinedCollectives.dispatch`).
+    """
+    latent = [node.latent_size for node in nodes if node.latent_size]
+    return (latent[0] if latent else hidden) * 2
 
 
 def _measured_width(measured: list[int], ranks: int) -> int | None:

@@ -76,7 +76,7 @@ class DraftPlan:
             self.b.open_stage(f"{each.name} inputs", 1, number)
             self.small.ew("draft inputs", REQUESTS, 0.0)
             self.small.ew("draft embedding", TOKENS, 4.0 * self.d.hidden)
-            self.small.collectives.tensor_all_reduce("draft embedding reduce", 2.0 * self.d.hidden, PADDED)
+            self.small.refined_collectives.tensor_all_reduce("draft embedding reduce", 2.0 * self.d.hidden, PADDED)
         if self.d.drafting.method == "eagle" and not self._joins():
             self.b.open_stage(f"{each.name} join", 1, number)
             self.plan.dense(self._plain("fuse", self.d.hidden, 2 * self.d.hidden))
@@ -107,9 +107,10 @@ class DraftPlan:
     def _head(self, each: DraftPass, number: int) -> float:
         """Logits of the rows that are sampled, gathered over the tensor group, and the largest of each."""
         self.b.open_stage(f"{each.name} head", 1, number)
+        launches = 1 + sum(self.plan.head(node) for node in self.d.norms)
         self.plan.dense(self.d.head, SAMPLED)
         vocab = float(self.d.head.n or 0)
-        launches = 1 + self._gather_logits(2.0 * vocab)
+        launches += self._gather_logits(2.0 * vocab)
         if self.small is not None:
             # A reduced vocabulary is scattered into the target's before the largest is taken.
             wide = float(self.d.scatters_to)

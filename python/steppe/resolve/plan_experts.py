@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from steppe.documents import Node
+from steppe.resolve.builder import HBM, TOKENS
+from steppe.resolve.precision import WEIGHT_BYTES, served_dtype
 from steppe.resolve.resolved import Resolution
+
+if TYPE_CHECKING:
+    from steppe.resolve.plan_reference import ReferencePlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,3 +71,30 @@ def lift_experts(r: Resolution, node: Node) -> Experts:
         pairs_per_token=funnel * top_k * share,
         dp_slice=dp_slice,
     )
+
+
+def plan_experts(plan: ReferencePlan, node: Node) -> None:
+    """Emit a layer's experts: routed ones add arithmetic and reads (laws.md 2 and 4), shared ones are dense.
+
+    COVERAGE LIMIT: every expert is priced as gated, with three matrices of n x k. One that is not has two, up and down
+    (Nemotron-H with its squared ReLU, vllm/model_executor/models/nemotron_h.py:230-245, 703-708), so its arithmetic and
+    its weight reads are over-stated by half. The graph says which experts these are (`gated: false`); the refined MoE
+    law charges them two matrices.
+    """
+    e = lift_experts(plan.r, node)
+    gemm, hbm = plan.gemm(), plan.hbm
+    imbalance = plan.c.optional("moe_routing_imbalance_median", "experts are charged as if routed evenly") or 1.0
+    width = WEIGHT_BYTES[served_dtype(plan.r, node)]
+    flops = e.pairs_per_token * 6.0 * e.n * e.k * imbalance / e.dp_slice
+    plan.matmul(node.role or "experts", gemm, flops, serial=True)
+    whole = 3.0 * e.n * e.k * width / e.shards * e.local_experts / hbm
+    if e.top_k >= e.physical:
+        plan.b.affine("experts weights", HBM, TOKENS, 0.0, constant=whole, serial=True)
+    else:
+        params = {"whole": whole, "log_miss": math.log((e.physical - e.top_k) / e.physical), "funnel": e.funnel}
+        plan.b.term("experts weights", "touched_experts", (TOKENS,), params, HBM, serial=True)
+    if node.shared_experts:
+        inner = node.shared_intermediate_size or e.n
+        size = inner * (node.k or 0) * node.shared_experts
+        plan.matmul("shared experts", gemm, 6.0 * size / plan.tp)
+        plan.b.affine("shared experts weights", HBM, TOKENS, 0.0, constant=3.0 * size * width / plan.tp / hbm)

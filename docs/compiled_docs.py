@@ -29,4 +29,4 @@ class CompiledDocs(griffe.Extension):
 def _without_signature(text: str) -> str:
     """Without the line the binding library puts first: the stub's signature says it better."""
     first, _, rest = text.partition("\n")
-    return rest.strip() if "(" in first and first.rstrip().endswith((")", "object", "None")) or "->" in first else text
+    return rest.strip() if " -> " in first else text

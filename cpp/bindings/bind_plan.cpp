@@ -17,7 +17,8 @@ void bind_plan(py::module_& m) {
       .value("pairs", PairFigure::pairs)
       .value("visible", PairFigure::visible)
       .value("context", PairFigure::context)
-      .value("chunked", PairFigure::chunked);
+      .value("chunked", PairFigure::chunked)
+      .value("ranked", PairFigure::ranked);
   py::class_<ReadClass>(m, "ReadClass")
       .def(py::init<std::int64_t, std::int64_t, std::int64_t, std::int32_t, std::int32_t, bool>(), py::kw_only(),
            py::arg("limit") = INT64_MAX, py::arg("tail_ratio") = 0, py::arg("divide") = 1, py::arg("dcp") = 1,

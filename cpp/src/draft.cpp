@@ -44,8 +44,14 @@ class Drafted : public DraftRows {
   const Batch& batch_;
 };
 
+struct Counted : DraftCounts {
+  std::int64_t contexts = 0;  // of all decodes together
+};
+
 // Decode read of one class (see ReadClass).
-double read(const Drafted& rows, const ReadClass& c) noexcept {
+double read(const Drafted& rows, const Counted& n, const ReadClass& c) noexcept {
+  // A bound that binds no request reads every context whole.
+  if (!sharded_each(c) && c.limit >= n.max_context) return tokens_read(c, sum_read(c, n.contexts, n.contexts));
   std::int64_t total = 0;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const Row row = rows[i];
@@ -67,14 +73,15 @@ double prefill_figure(const Drafted& rows, const PairClass& c) noexcept {
       case PairFigure::visible: total = std::max(total, static_cast<double>(visible)); break;
       case PairFigure::context: total += past > 0 ? static_cast<double>(visible) : 0; break;
       case PairFigure::chunked: total += static_cast<double>(std::max(row.scheduled, c.slack)); break;
+      case PairFigure::ranked: total += ranked_rows(row.scheduled, past, c.select, c.window); break;
       case PairFigure::pairs: total += causal_pairs(row.scheduled, past, c.select > 0 ? c.select : c.window); break;
     }
   }
   return total / static_cast<double>(c.ratio);
 }
 
-DraftCounts count(const Drafted& rows) noexcept {
-  DraftCounts n;
+Counted count(const Drafted& rows) noexcept {
+  Counted n;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const Row row = rows[i];
     if (row.scheduled <= 0) continue;
@@ -83,6 +90,7 @@ DraftCounts count(const Drafted& rows) noexcept {
     n.decodes += decode;
     n.prefills += !decode;
     n.decode_rows += decode ? row.scheduled : 0;
+    n.contexts += decode ? row.context : 0;
     n.max_context = decode ? std::max(n.max_context, row.context) : n.max_context;
     n.max_chunk = decode ? n.max_chunk : std::max(n.max_chunk, row.scheduled);
   }
@@ -169,10 +177,10 @@ void draft_features(const Batch& batch, const FeaturePlan& plan, const Pass& pas
   out = target;
   if (runs_target_rows(pass)) return set_draft_features(batch, plan, pass, target, {}, out);
   const Drafted drafted(batch, plan, pass, run);
-  const DraftCounts n = count(drafted);
+  const Counted n = count(drafted);
   set_draft_features(batch, plan, pass, target, n, out);
   std::size_t at = kFixedFeatures;
-  for (const ReadClass& c : plan.reads) out.value[at++] = n.decodes > 0 ? read(drafted, c) : 0;
+  for (const ReadClass& c : plan.reads) out.value[at++] = n.decodes > 0 ? read(drafted, n, c) : 0;
   for (const PairClass& c : plan.pairs) out.value[at++] = n.prefills > 0 ? prefill_figure(drafted, c) : 0;
 }
 

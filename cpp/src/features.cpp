@@ -42,6 +42,15 @@ std::int64_t captured_size(std::int64_t tokens, std::span<const std::int32_t> si
   return holds == sizes.end() ? 0 : *holds;
 }
 
+double ranked_rows(std::int64_t s, std::int64_t c, std::int64_t low, std::int64_t high) noexcept {
+  if (low >= high) return 0;
+  const auto cube = [low, high](std::int64_t x) {
+    const double keys = static_cast<double>(std::clamp(x, low, high));
+    return keys * keys * keys;
+  };
+  return (cube(c + s) - cube(c)) / 48;
+}
+
 double causal_pairs(std::int64_t s, std::int64_t c, std::int64_t window) noexcept {
   const double chunk = static_cast<double>(s), cached = static_cast<double>(c);
   if (window <= 0) return chunk * (cached + chunk / 2);
@@ -201,6 +210,9 @@ double prefill_figure(const Batch& batch, const FeaturePlan& plan, const PairCla
         break;
       case PairFigure::chunked:
         total += static_cast<double>(std::max(s, c.slack));
+        break;
+      case PairFigure::ranked:
+        total += ranked_rows(s, past, c.select, c.window);
         break;
       case PairFigure::pairs: {
         const std::int64_t window = c.select > 0 ? c.select : c.window;

@@ -50,7 +50,7 @@ void fields(A& a, CacheLimits& l) {
 }
 
 constexpr std::uint64_t enumerators(Resource) { return kResources; }
-constexpr std::uint64_t enumerators(PairFigure) { return 4; }
+constexpr std::uint64_t enumerators(PairFigure) { return 5; }
 constexpr std::uint64_t enumerators(Pass::Rows) { return 4; }
 constexpr std::uint64_t enumerators(Pass::Graph) { return 3; }
 constexpr std::uint64_t enumerators(CacheKind) { return 9; }

@@ -226,9 +226,7 @@ def stacked(
         _title(figure, title)
         if limit is not None:
             axes.axhline(limit[1], color=_INK[dark], linewidth=1, linestyle="--")
-            axes.annotate(
-                limit[0], (0.01, limit[1]), xycoords=("axes fraction", "data"), va="bottom", fontsize="small"
-            )
+            axes.annotate(limit[0], (0.01, limit[1]), xycoords=("axes fraction", "data"), va="bottom", fontsize="small")
             axes.set_ylim(top=max(axes.get_ylim()[1], 1.08 * limit[1]))
         _legend_beside(axes)
     return figure

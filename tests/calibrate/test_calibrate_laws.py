@@ -225,3 +225,69 @@ def test_a_token_goes_to_every_expert_s_rank_or_to_each_rank_once() -> None:
     assert float(laws.copies(8, 8, once_a_rank=False)) == 7
     assert float(laws.copies(1, 8, once_a_rank=True)) == pytest.approx(7 / 8)
     assert float(laws.copies(8, 4, once_a_rank=True)) < 3
+
+
+def _numbers(p: dict[str, Any], **more: float) -> dict[str, float]:
+    """A law's numeric parameters under the names the core uses."""
+    flat = {a: float(b) for a, b in p.items() if isinstance(b, (int, float))}
+    return {**flat, **({"bw": p["bw_Bps"]} if "bw_Bps" in p else {}), **more}
+
+
+@pytest.mark.skipif(core is None, reason="the compiled core is not installed")
+@settings(deadline=None, max_examples=80)
+@given(st.integers(1, 30000), st.sampled_from([1, 4, 8]), st.sampled_from([0.0, 0.5, 1.0]),
+       st.sampled_from([("h100", "fp8_block/fp8moe_triton"), ("b200", "nvfp4/expertsmonolithic"),
+                        ("h200", "fp8/modeloptfp8moe_flashinfer_cutlass")]))  # fmt: skip
+def test_core_prices_experts_alike(tokens: int, ep: int, v: float, which: tuple[str, str]) -> None:
+    p = shipped(which[0])["moe", which[1]]
+    flat = _numbers(p, experts=128, top_k=8, ep=ep, hidden=4096, inner=1500, matrices=3,
+                    all_pairs=p["pairs"] == "all", concentration=v)  # fmt: skip
+    f = core.FEATURES
+    got = _price("experts", flat, [f["tokens"]], core.FeaturePlan(reads=[], pairs=[]), core.Batch([tokens], [0]))
+    pairs = laws.busiest_rank(tokens, 128, 8, ep)
+    touched = laws.touched_experts(pairs, 128, 8, ep, v)
+    want = laws.moe(p, tokens, 4096, 1500, 8, 128 / ep, 3, pairs, touched)
+    assert got == pytest.approx(float(want), rel=1e-6, abs=2e-3)
+
+
+@pytest.mark.skipif(core is None, reason="the compiled core is not installed")
+@settings(deadline=None, max_examples=80)
+@given(
+    st.lists(st.integers(2, 9000), min_size=1, max_size=8),
+    st.sampled_from([(32, 8), (64, 4), (16, 1)]),
+    st.sampled_from([("h100", "fa3/bfloat16/full"), ("b200", "trtllm/fp8/full"), ("l40s", "fa2/bfloat16/full")]),
+)
+def test_core_prices_prefill_attention_alike(
+    lengths: list[int], heads: tuple[int, int], which: tuple[str, str]
+) -> None:
+    p = shipped(which[0])["attention_prefill", which[1]]
+    n, g = heads
+    f = core.FEATURES
+    figure = core.PairFigure
+    classes = [core.PairClass(), core.PairClass(figure=figure.visible), core.PairClass(figure=figure.context)]
+    features = core.FeaturePlan(reads=[], pairs=classes)
+    first = len(f)
+    inputs = [f["prefills"], f["prefill_tokens"], first, first + 1, f["max_chunk"], first + 2]
+    flat = _numbers(p, n=n, g=g, d=128, e=2)
+    got = _price("attention_prefill", flat, inputs, features, core.Batch(lengths, [0] * len(lengths)))
+    q = np.array(lengths, float)
+    want = laws.attention_prefill(p, len(q), q.sum(), (q * q / 2).sum(), q.max(), q.max(), n, g, 128)
+    assert got == pytest.approx(float(want), rel=1e-6, abs=2e-3)
+
+
+@pytest.mark.skipif(core is None, reason="the compiled core is not installed")
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.integers(1, 30000), min_size=1, max_size=40), st.sampled_from([8, 16, 128]))
+def test_core_prices_latent_decode_alike(contexts: list[int], h: int) -> None:
+    laws_of = shipped("h200")
+    p = laws_of["mla_decode", "FLASH_ATTN_MLA/bfloat16"]
+    flat = _numbers(p, h=h, **{n: p[f"{n}_bfloat16"] for n in ("F", "w1", "c0", "c1")})
+    f = core.FEATURES
+    features = core.FeaturePlan(reads=[core.ReadClass()], pairs=[core.PairClass(), core.PairClass()])
+    k = len(f)
+    inputs = [f["tokens"], f["decodes"], k, f["max_context"], f["decode_tokens"], f["prefills"], k + 1, k + 2]
+    got = _price("mla", flat, inputs, features, core.Batch([1] * len(contexts), [c - 1 for c in contexts]))
+    want = laws.mla_decode(p, len(contexts), sum(contexts), max(contexts), h) + laws.projection(
+        p, "bfloat16", len(contexts), h
+    )
+    assert got == pytest.approx(float(want), rel=1e-6, abs=2e-3)

@@ -28,6 +28,8 @@ NVIDIA_SMI_MIB = {  # what nvidia-smi prints for the part
 MEMORY = [
     *(f"activation_buffer_count_{kind}_{ranks}rank" for kind in ("dense", "moe") for ranks in (1, 2, 4, 8)),
     "activation_scratch_floor_bytes",
+    *(f"sampler_bytes_per_logit_{sampler}" for sampler in ("v1", "v1_sorted", "v2")),
+    "request_state_bytes_per_logit_v2",
     *(f"cudagraph_capture_bytes_{m}" for m in ("none", "piecewise", "full", "full_decode_only", "full_and_piecewise")),
     *(f"nccl_communicator_bytes_{ranks}rank" for ranks in (2, 4, 8)),
     "engine_workspace_bytes",

@@ -6,6 +6,8 @@ Every block of README and docs is one of these, or a test fails:
 * `console`: lines that start with `$ steppe` are run through the command line, the lines below are what each prints;
 * any block under `<!-- file: NAME -->`: written to NAME in the page's working folder before what follows is run;
 * any block under `<!-- skip: REASON -->`: not run, and reported as skipped with that reason;
+* a `console` block under `<!-- needs: PROGRAM... -->`: its commands are run by the shell where the programs are
+  installed, and the page is reported as skipped where they are not;
 * a block without a language: a formula or a sketch, no code.
 
 `...` stands for any text in expected output, and runs of white space are equal.
@@ -19,6 +21,8 @@ import io
 import os
 import re
 import shlex
+import shutil
+import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -30,7 +34,7 @@ ROOT = Path(__file__).resolve().parents[2]
 WIDTH = 110  # columns of a terminal the shown tables were printed in
 
 _FENCE = re.compile(r"(?P<indent>\s*)(?P<fence>`{3,})(?P<info>[^`]*)")
-_MARK = re.compile(r"\s*<!--\s*(?P<what>file|skip):\s*(?P<value>.*?)\s*-->\s*")
+_MARK = re.compile(r"\s*<!--\s*(?P<what>file|skip|needs):\s*(?P<value>.*?)\s*-->\s*")
 _CHECKER = doctest.OutputChecker()
 _FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
@@ -47,6 +51,7 @@ class Block:
     indent: str = ""
     file: str = ""
     skip: str = ""
+    needs: str = ""
     follows: bool = False  # nothing but blank lines between it and the block before
 
     @property
@@ -96,8 +101,8 @@ def blocks_of(page: Path) -> list[Block]:
         end = next(j for j in range(start, len(lines)) if lines[j].strip() == opened["fence"])
         text = textwrap.dedent("\n".join(lines[start:end]) + "\n")
         language = opened["info"].split()[0] if opened["info"].split() else ""
-        file, skip = (mark[1] if mark[0] == kind else "" for kind in ("file", "skip"))
-        found.append(Block(page, start, end, language, text, opened["indent"], file, skip, follows))
+        file, skip, needs = (mark[1] if mark[0] == kind else "" for kind in ("file", "skip", "needs"))
+        found.append(Block(page, start, end, language, text, opened["indent"], file, skip, needs, follows))
         mark, follows, i = ("", ""), True, end + 1
     return found
 
@@ -109,7 +114,7 @@ def unaccounted(blocks: list[Block]) -> list[str]:
         shown = block.language == "text" and block.follows and before is not None and before.language == "python"
         shown = shown or not block.language
         commands = block.language == "console" and all(line.startswith("steppe ") for line in _commands(block))
-        if not (block.file or block.skip or block.language == "python" or shown or commands):
+        if not (block.file or block.skip or block.needs or block.language == "python" or shown or commands):
             wrong.append(f"{block.where}: a {block.language} block that is neither run nor skipped")
     return wrong
 
@@ -118,7 +123,7 @@ def run(blocks: list[Block]) -> Iterator[Outcome]:
     """Run a page's blocks in the current folder, and yield each block whose output the page shows."""
     namespace: dict[str, Any] = {"__name__": "__main__"}
     for i, block in enumerate(blocks):
-        if block.skip:
+        if block.skip or lacking(block):
             continue
         if block.file:
             target = Path(block.file)
@@ -133,6 +138,11 @@ def run(blocks: list[Block]) -> Iterator[Outcome]:
                 yield Outcome(block, "", printed)  # a block without shown output must print nothing
         elif block.language == "console":
             yield Outcome(block, block.text, _console(block))
+
+
+def lacking(block: Block) -> list[str]:
+    """Programs the block needs that are not installed here."""
+    return [program for program in block.needs.split() if shutil.which(program) is None]
 
 
 def _python(block: Block, namespace: dict[str, Any]) -> str:
@@ -157,9 +167,27 @@ def _console(block: Block) -> str:
         parts.append(line)
         command += line.removeprefix("$ ").removesuffix("\\")
         if not line.endswith("\\"):
-            parts.append(_steppe(shlex.split(command, comments=True)[1:]).rstrip())
+            parts.append(
+                (_shell(command) if block.needs else _steppe(shlex.split(command, comments=True)[1:])).rstrip()
+            )
             command = ""
     return "\n".join(parts) + "\n"
+
+
+def _shell(command: str) -> str:
+    """What the shell prints, with this interpreter as `python`."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    done = subprocess.run(
+        ["bash", "-c", command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "PATH": path},
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout}"
+    return done.stdout
 
 
 def _steppe(arguments: list[str]) -> str:

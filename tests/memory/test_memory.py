@@ -127,14 +127,14 @@ def test_packed_caches_of_v4() -> None:
     assert pages == {37440, 1728, 8640, 32832}
 
 
-def test_draft_layers_join_and_stay_whole_under_dcp() -> None:
+def test_a_latent_predictor_is_sharded_with_its_target() -> None:
     plain = cache_layers(resolution("deepseek-v3", hardware="h200", parallel={"tp": 8, "dcp": 8}))
     assert (plain.dcp, len(plain.specs)) == (8, 61)
     speculative = {"method": "mtp", "num_spec_tokens": 1}
     drafted = cache_layers(
         resolution("deepseek-v3", hardware="h200", parallel={"tp": 8, "dcp": 8}, speculative=speculative)
     )
-    assert [spec.dcp_sharded for spec in drafted.specs] == [True] * 61 + [False]
+    assert [spec.dcp_sharded for spec in drafted.specs] == [True] * 62
 
 
 def test_dcp_divides_tokens_before_paging() -> None:
@@ -421,7 +421,7 @@ def test_every_catalog_model_is_sized() -> None:
 
 
 def test_a_draft_of_its_own_is_recorded_as_not_sized() -> None:
-    speculative = {"method": "eagle3", "num_spec_tokens": 3, "draft": "some-eagle3"}
+    speculative = {"method": "eagle3", "num_spec_tokens": 3, "draft": "eagle3-llama-3.1-8b-instruct"}
     r = resolution(dense(), speculative=speculative)
     from deployments import Magnitudes
 
@@ -429,6 +429,36 @@ def test_a_draft_of_its_own_is_recorded_as_not_sized() -> None:
 
     Memory(r, Magnitudes(MAGNITUDES))
     assert any(each.name == "draft_memory" for each in r.ledger.assumptions)
+
+
+def test_a_draft_with_a_graph_adds_its_layers() -> None:
+    speculative = {"method": "eagle3", "num_spec_tokens": 3, "draft": "eagle3-llama-3.1-8b-instruct"}
+    plain = memory("llama-3.1-8b-instruct")
+    drafted = memory("llama-3.1-8b-instruct", speculative=speculative)
+    assert drafted.bytes_per_block * 32 == plain.bytes_per_block * 33
+    assert drafted.fixed_bytes().weights > plain.fixed_bytes().weights
+
+
+@pytest.mark.parametrize(
+    ("layers", "stages", "ranges"),
+    [
+        (40, 1, None),
+        (40, 2, [(0, 20), (20, 40)]),
+        (43, 3, [(0, 14), (14, 29), (29, 43)]),
+        (6, 4, [(0, 1), (1, 3), (3, 5), (5, 6)]),
+    ],
+)
+def test_pipeline_stages_take_layers_as_the_engine_deals_them(layers: int, stages: int, ranges: Any) -> None:
+    from steppe.memory.pool import pipeline_stages
+
+    assert pipeline_stages(range(layers), layers, stages) == ranges
+
+
+def test_caches_of_a_stage_stand_with_their_layers() -> None:
+    """Two caches a layer, and a draft's behind the last layer, on the last stage."""
+    from steppe.memory.pool import pipeline_stages
+
+    assert pipeline_stages([0, 0, 1, 1, 2, 2, 3, 3, 4], 4, 2) == [(0, 4), (4, 9)]
 
 
 def test_buffers_of_an_unstated_length_are_an_assumption() -> None:

@@ -31,7 +31,7 @@ struct Pass {
   std::int32_t extra = 0;         // rows added to each request (batch)
   std::int32_t head_rows = 0;     // rows a request whose logits are computed
   std::int32_t count = 1;         // times the pass runs
-  std::int32_t ahead = 0;         // tokens the context has grown by when it first runs
+  std::int32_t ahead = 0;         // tokens the context has grown by when it first runs, `block` or the one row included
   bool grows = false;             // each later run sees a context one token longer
   std::int32_t width = 1;         // rows a request of the drafter's own graphs
   std::int32_t ceiling = 0;       // rows of them at most

@@ -52,6 +52,7 @@ enum class PairFigure : std::uint8_t {
   visible,   // longest visible context: c + s, or min(c + s, window + slack)
   context,   // keys of chunks that continue a cached prefix: sum of visible where c > 0
   chunked,   // rows with each chunk rounded up to `slack` at least: sum of max(s, slack)
+  ranked,    // what ranking pooled index keys costs queries that see `select` to `window` of them, see ranked_rows
 };
 
 struct PairClass {
@@ -95,6 +96,10 @@ std::int64_t captured_size(std::int64_t tokens, std::span<const std::int32_t> si
 
 // Causal pairs of `s` new tokens on `c` cached ones under a window (0 = full).
 double causal_pairs(std::int64_t s, std::int64_t c, std::int64_t window) noexcept;
+
+// Queries of a chunk that rank their pooled index keys (more than top-k of them, no more than a linear kernel takes
+// over at) weighed by the square of how many they rank: (clip(c + s)^3 - clip(c)^3) / 48, clip to [low, high].
+double ranked_rows(std::int64_t s, std::int64_t c, std::int64_t low, std::int64_t high) noexcept;
 
 // One pass over the batch. `out` needs no initialisation.
 Status aggregate(const Batch& batch, const FeaturePlan& plan, Features& out) noexcept;

@@ -118,6 +118,8 @@ def moe(
     `touched` its routing. `rows` gives exact padded rows by tile where they are known.
     """
     inter = np.ceil(inter / p["pad"]) * p["pad"]
+    if "pad_hidden" in p:
+        hidden = np.ceil(hidden / p["pad_hidden"]) * p["pad_hidden"]
     padded = rows if rows is not None else {t: padded_rows(pairs, touched, t) for t in PADS}
     work = np.min(np.stack(np.broadcast_arrays(*(padded[t] * (1 + p["tile0"] / t) for t in PADS))), axis=0)
     tc = work * 2 * mats * inter * hidden / (p["peak_flops"] / 1e6 * p["eff"])

@@ -61,6 +61,7 @@ class Kernel:
     lane: str = ""
     alias: str = ""
     gated: bool = False  # its benchmark built three matrices for every geometry
+    pad_hidden: int = 1  # the engine rounds the hidden size of its weights up to a multiple of this
     sliced_only: bool = False  # rows of expert-parallel ranks come from a routing generator we cannot emulate
 
     @property
@@ -109,7 +110,8 @@ BLACKWELL = [
     Kernel("int4_wo", "marlin"),
     _trtllm("w4a16_mxfp4", "trtllmmxfp4"),
     Kernel("w4a16_mxfp4", "marlinexperts_situ"),
-    _cutlass("w4a8_mxfp4_mxfp8", "modular"),
+    # vllm/model_executor/layers/fused_moe/oracle/mxfp4.py:758-760; the measured sizes are multiples of 256 already
+    Kernel("w4a8_mxfp4_mxfp8", "modular", pad=128, per_expert=True, pad_hidden=256),
 ]
 KERNELS = {
     "a100_sxm": [_older_triton("bfloat16", "unquantizedfusedmoe_triton", sliced_only=True)],
@@ -261,6 +263,8 @@ def fit_part(tables: Tables, part: Part, kernel: Kernel, routing: list[list[Any]
     width, multiplied = WEIGHTS[kernel.dtype]
     base = {"bw_Bps": part.hbm * 1e6, "l2_B": part.l2, "peak_flops": part.peak[multiplied] * 1e6,
             "w_bytes": width, "pad": kernel.pad, "pairs": kernel.pairs}  # fmt: skip
+    if kernel.pad_hidden > 1:
+        base["pad_hidden"] = kernel.pad_hidden
     names = [n for n in BOUNDS if n != "c_loc" or kernel.per_expert]
     params, held, closed, seen, sentence = fit_frame(d, base, names)
     us, plain = d.us.to_numpy(dtype=float), (d.groups == 1).to_numpy()

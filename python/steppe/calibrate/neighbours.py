@@ -105,6 +105,10 @@ RULES: list[StandIn] = [
     StandIn(("l40s",), "mla_decode", "TRITON_MLA/fp8", "TRITON_MLA/fp8",
             "no fp8 MLA decode table on L40S: RTX PRO 6000's",
             "an MLA module table on this part", "rtx-pro-6000"),
+    *[StandIn(("a100-sxm",), f"sparse_{phase}", key, key, "no block-sparse table on A100: L40S's law",
+              "an MSA module table on this part", "l40s")
+      for phase in ("decode", "context")
+      for key in ("msa/MiniMaxM3SparseTritonImpl/bfloat16", "msa/MiniMaxM3SparseTritonImpl/fp8")],
     # ---- recurrent
     StandIn(("b200", *GDDR), "recurrent", "conv/kda/context", "conv/gdn/context",
             "the KDA table's convolution carries 430-900 us of host work: the same kernel in the GDN table",

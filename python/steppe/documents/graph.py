@@ -253,6 +253,8 @@ class Global(Document):
     `weight_block`: the tile one scale covers, e.g. "128x128"; a node that states its own `weight_dtype` inherits none.
     `max_position_embeddings`: the engine's default max_model_len, tokens, rotary scaling included.
     `embedding_dtype`: of the embeddings, where it is not `weight_dtype`. `kv_cache_dtype`: what the checkpoint wants.
+    `per_layer_embedding`: columns of a second embedding table. `encoder_parameters`: of encoders beside the decoder.
+    Both are kept at the embedding's dtype.
     """
 
     hidden_size: Positive
@@ -263,6 +265,8 @@ class Global(Document):
     embedding_dtype: Literal[Dtype, ""] = ""
     kv_cache_dtype: str = ""
     max_position_embeddings: OptionalCount = None
+    per_layer_embedding: OptionalCount = None
+    encoder_parameters: OptionalCount = None
 
 
 class DerivedFrom(Document):

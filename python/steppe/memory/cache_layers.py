@@ -14,11 +14,12 @@ from typing import Final
 from steppe.documents import ModelGraph, Node
 from steppe.documents.graph import CacheSpec as StatedCache
 from steppe.documents.graph import Stack
+from steppe.engine.v0_31.speculation import PARALLEL_BLOCK_METHODS
 from steppe.errors import DeploymentError
 from steppe.memory import states
 from steppe.memory.blocks import HybridBlocks, KernelBlocks, hybrid_blocks, window_block
 from steppe.memory.packing import DS_MLA_BYTES, SCALED_PER_TOKEN_HEAD, TURBOQUANT_BITS, index_key_bytes, packed
-from steppe.memory.specs import FULL_FAMILY, CacheSpec
+from steppe.memory.specs import FULL_FAMILY, MLA_FAMILY, CacheSpec
 from steppe.resolve.resolved import Resolution
 
 UNSTATED_LENGTH: Final = 1 << 20
@@ -51,6 +52,10 @@ MULTIPLES_OF_16: Final = KernelBlocks(multiples=(16,))
 (vllm/v1/attention/backends/flash_attn.py:297-375, flashinfer.py:429-449)."""
 
 
+Placed = tuple[int, CacheSpec]
+"""A cache and the decoder layer that holds it."""
+
+
 @dataclass(frozen=True, slots=True)
 class CacheLayers:
     """Every cache of a rank in registration order, and how they are laid out."""
@@ -59,14 +64,32 @@ class CacheLayers:
     block_size: int  # of full-attention layers, after the alignment of hybrids
     block_outer: bool  # layers of different page sizes are packed into one block
     dcp: int  # ranks that share token positions
+    layer_of: tuple[int, ...] = ()  # decoder layer of each cache; a draft's stand behind the last one
 
 
 def cache_layers(r: Resolution) -> CacheLayers:
     """Lay out the caches of `r`'s pool."""
     blocks = _blocks(r)
-    specs = tuple(_stated(r, blocks) if r.graph.caches else _from_nodes(r, blocks))
+    placed = [*_target_caches(r, blocks), *_own_draft_caches(r, blocks)]
+    specs = tuple(spec for _, spec in placed)
     block_outer = any(cache.kind in ("compressed", "ring") for cache in r.graph.caches)
-    return CacheLayers(specs, blocks.block_size, block_outer, shards(r, specs))
+    return CacheLayers(
+        specs, blocks.block_size, block_outer, shards(r, specs), tuple(layer for layer, _ in placed)
+    )
+
+
+def _target_caches(r: Resolution, blocks: HybridBlocks) -> Iterator[Placed]:
+    return _stated(r, blocks) if r.graph.caches else _from_nodes(r, blocks)
+
+
+def _own_draft_caches(r: Resolution, blocks: HybridBlocks) -> Iterator[Placed]:
+    """Caches of a drafter with a graph of its own: more layers of the same pool, on the last stage
+    (vllm/v1/worker/gpu/attn_utils.py:132-147)."""
+    if r.draft is None:
+        return
+    last = r.graph.stack.layers
+    for _, spec in _target_caches(r.draft, blocks):
+        yield last, _as_draft(r, spec)
 
 
 def shards(r: Resolution, specs: tuple[CacheSpec, ...]) -> int:
@@ -206,23 +229,24 @@ def _window_spec(r: Resolution, spec: CacheSpec, blocks: HybridBlocks) -> CacheS
 # --- from the nodes -----------------------------------------------------------------------------------------------
 
 
-def _from_nodes(r: Resolution, blocks: HybridBlocks) -> Iterator[CacheSpec]:
+def _from_nodes(r: Resolution, blocks: HybridBlocks) -> Iterator[Placed]:
     made: dict[str, tuple[CacheSpec, ...]] = {}
-    for name in layer_order(r.graph.stack):
+    for layer, name in enumerate(layer_order(r.graph.stack)):
         if name not in made:
             made[name] = tuple(_of_kind(r, name, blocks))
-        yield from made[name]
+        yield from ((layer, spec) for spec in made[name])
     speculator = r.graph.speculator
     if speculator is not None and uses_graph_draft(r):
         for name in layer_order(speculator.stack):
             for spec in _of_kind(r, name, blocks):
-                yield _as_draft(r, spec)
+                yield r.graph.stack.layers, _as_draft(r, spec)
 
 
 def _as_draft(r: Resolution, spec: CacheSpec) -> CacheSpec:
-    """A draft runs without decode context parallelism: under a sharded target its cache stays whole
-    (vllm/v1/worker/gpu/model_runner.py:566-576)."""
-    return replace(spec, dcp_sharded=False) if r.widths.dcp > 1 and spec.kind != "mamba" else spec
+    """A parallel-block drafter without latent layers runs without decode context parallelism: under a sharded target
+    its cache stays whole (vllm/v1/worker/gpu/model_runner.py:566-576, spec_decode/dflash/speculator.py:43-51)."""
+    whole = r.widths.dcp > 1 and r.settings.spec_method in PARALLEL_BLOCK_METHODS and spec.kind not in MLA_FAMILY
+    return replace(spec, dcp_sharded=False) if whole and spec.kind != "mamba" else spec
 
 
 def _of_kind(r: Resolution, name: str, blocks: HybridBlocks) -> Iterator[CacheSpec]:
@@ -242,7 +266,7 @@ def layer_order(stack: Stack) -> list[str]:
 # --- as stated ----------------------------------------------------------------------------------------------------
 
 
-def _stated(r: Resolution, blocks: HybridBlocks) -> Iterator[CacheSpec]:
+def _stated(r: Resolution, blocks: HybridBlocks) -> Iterator[Placed]:
     """Stated caches, layer by layer for those that name layer kinds, then those stated by a number of layers.
 
     Recurrent nodes of a graph that states no recurrent cache still hold their state: a state is not a cache of keys.
@@ -257,12 +281,12 @@ def _stated(r: Resolution, blocks: HybridBlocks) -> Iterator[CacheSpec]:
     yield from _stated_stack(r, graph, graph.stack, by_kind, make, keep_states, blocks, draft=False)
     for cache in graph.caches:
         if cache.layers and not cache.draft:
-            yield from [make(cache, False)] * cache.layers
+            yield from [(0, make(cache, False))] * cache.layers
     if graph.speculator is not None and uses_graph_draft(r):
         yield from _stated_stack(r, graph, graph.speculator.stack, by_kind, make, keep_states, blocks, draft=True)
         for cache in graph.caches:
             if cache.layers and cache.draft:
-                yield from [make(cache, True)] * cache.layers
+                yield from [(graph.stack.layers, make(cache, True))] * cache.layers
 
 
 def _stated_stack(
@@ -275,14 +299,15 @@ def _stated_stack(
     blocks: HybridBlocks,
     *,
     draft: bool,
-) -> Iterator[CacheSpec]:
-    for name in layer_order(stack):
+) -> Iterator[Placed]:
+    for i, name in enumerate(layer_order(stack)):
+        layer = graph.stack.layers if draft else i
         for cache in by_kind.get(name, ()):
-            yield make(cache, draft)
+            yield layer, make(cache, draft)
         if keep_states:
             for node in graph.layer_kind(name).nodes:
                 if node.op == "RecurrentUpdate":
-                    yield state_spec(r, node, blocks)
+                    yield layer, state_spec(r, node, blocks)
 
 
 def _maker(r: Resolution, blocks: HybridBlocks) -> Callable[[StatedCache, bool], CacheSpec]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from steppe.documents import Node
+from steppe.engine.releases import NEWEST, TRITON_SAMPLER, parse_release
 from steppe.engine.v0_31.caches import context_chunk
 from steppe.errors import CoefficientError
 from steppe.memory.weights import Weights, rank_weights
@@ -25,6 +26,8 @@ INDEX_ROWS_PER_TOKEN: Final = 40  # vllm/v1/attention/backends/mla/indexer.py:79
 LATENT_ROWS_PER_TOKEN: Final = 5  # vllm/v1/attention/backends/mla/flashmla_sparse.py:305-312
 PREFILL_CHUNK: Final = 4  # requests gathered at once (vllm/models/deepseek_v41/attention.py:194-197)
 RECORD_SCALE_BYTES: Final = 4
+SAMPLER: Final = "sampler_bytes_per_logit_"
+REQUEST_STATE: Final = "request_state_bytes_per_logit_"
 UNSTATED_LENGTH: Final = 163_840  # tokens; DeepSeek-V3.2's own
 
 
@@ -83,7 +86,7 @@ def compute_fixed_bytes(r: Resolution, lookup: Lookup) -> FixedBytes:
         activations=activation_scratch_bytes(r, lookup),
         cuda_graphs=graph_bytes(r, lookup),
         comm_buffers=communicator_bytes(r, lookup) + workspace_bytes(lookup),
-        engine_buffers=engine_buffer_bytes(r),
+        engine_buffers=engine_buffer_bytes(r) + request_state_bytes(r, lookup),
         eplb_replicas=weights.replicas,
     )
 
@@ -103,7 +106,13 @@ def pre_snapshot_bytes(r: Resolution, lookup: Lookup) -> int:
 
 
 def activation_scratch_bytes(r: Resolution, lookup: Lookup) -> int:
-    """The transient peak of a forward pass over a full token budget, at least the registry's floor."""
+    """The transient peak of the profile: its layers or, once they are done, its sampler pass; at least the floor."""
+    floor = lookup.need("activation_scratch_floor_bytes", "the activation peak")
+    return round(max(layers_peak_bytes(r, lookup), sampler_peak_bytes(r, lookup), floor))
+
+
+def layers_peak_bytes(r: Resolution, lookup: Lookup) -> float:
+    """Buffers of a full token budget that are alive at the widest point of the decoder layers."""
     nodes = _nodes(r)
     kind = "moe" if any(node.op == "GroupedGEMM" for node in nodes) else "dense"
     plain = [node for node in nodes if node.op == "Attention" and node.kind not in ("mla", "sparse_mla")]
@@ -112,8 +121,46 @@ def activation_scratch_bytes(r: Resolution, lookup: Lookup) -> int:
     prefix = f"activation_buffer_count_{kind}_"
     ranks = _snap(min(r.widths.tp, WIDEST_COUNTED), _declared(lookup, prefix))
     buffers = lookup.need(f"{prefix}{ranks}rank", "the activation peak")
-    floor = lookup.need("activation_scratch_floor_bytes", "the activation peak")
-    return round(max(buffers * r.settings.max_num_batched_tokens * width * ACTIVATION_BYTES, floor))
+    return buffers * r.settings.max_num_batched_tokens * width * ACTIVATION_BYTES
+
+
+def sampler_peak_bytes(r: Resolution, lookup: Lookup) -> float:
+    """What is alive while the profile samples one row a request, over the whole vocabulary.
+
+    Bytes a logit come from the sets (`sampler_bytes_per_logit_<runner>`); a set without them counts no sampler pass.
+    Hidden states of the whole token budget outlive the layers, the sampled rows stand beside them once as they are and,
+    in the older runner, once at random (vllm/v1/worker/gpu_model_runner.py:6195-6260). Where tensor ranks gather, the
+    new runner holds one more 16-bit copy: shards are put side by side after the gather
+    (vllm/model_executor/layers/logits_processor.py:122-136).
+    """
+    entry = _sampler(r)
+    if entry not in lookup.names(SAMPLER):
+        return 0
+    shape, settings = r.graph.globals_, r.settings
+    rows = min(settings.max_num_seqs, settings.max_num_batched_tokens)
+    bytes_per_logit = lookup.need(entry, "the sampler pass of the profile")
+    if settings.runner == "v2" and r.widths.tp > 1:
+        bytes_per_logit += ACTIVATION_BYTES
+    copies = 2 if settings.runner == "v1" else 1
+    hidden = ACTIVATION_BYTES * shape.hidden_size * (settings.max_num_batched_tokens + copies * rows)
+    return bytes_per_logit * rows * shape.vocab_size + hidden
+
+
+def request_state_bytes(r: Resolution, lookup: Lookup) -> int:
+    """Penalty counts and masks the new runner keeps for every request slot, inside the budget
+    (vllm/v1/worker/gpu/sample/penalties.py:39-46). A set without `request_state_bytes_per_logit_<runner>` counts none.
+    """
+    entry = f"{REQUEST_STATE}{r.settings.runner}"
+    if entry not in lookup.names(REQUEST_STATE):
+        return 0
+    per_logit = lookup.need(entry, "the state of request slots")
+    return round(per_logit * r.settings.max_num_seqs * r.graph.globals_.vocab_size)
+
+
+def _sampler(r: Resolution) -> str:
+    """The sampler of the deployment's runner: the older one sorted the vocabulary in its first releases."""
+    sorts = (parse_release(r.engine_version) or NEWEST) < TRITON_SAMPLER
+    return f"{SAMPLER}{r.settings.runner}" + ("_sorted" if sorts and r.settings.runner == "v1" else "")
 
 
 def graph_bytes(r: Resolution, lookup: Lookup) -> int:

@@ -15,7 +15,7 @@ from steppe.memory.cache_layers import cache_layers, longest, uses_graph_draft
 from steppe.memory.capacity import KvCapacity, no_request, no_room
 from steppe.memory.fixed import FixedBytes, Lookup, compute_fixed_bytes, pre_snapshot_bytes
 from steppe.memory.groups import LayerGroup
-from steppe.memory.pool import pool_of
+from steppe.memory.pool import pipeline_stages, pool_of
 from steppe.resolve.resolved import Resolution
 
 _OWN_CHECKPOINT = (*MTP_METHODS, *EAGLE_METHODS, *PARALLEL_BLOCK_METHODS, "draft_model", "medusa")
@@ -62,6 +62,7 @@ class Memory:
             self._groups, self._pool = pool_of(
                 layers.specs,
                 self._limits,
+                stages=pipeline_stages(layers.layer_of, resolution.graph.stack.layers, resolution.widths.pp),
                 dcp=layers.dcp,
                 block_outer=layers.block_outer,
                 hybrid_manager=settings.hybrid_kv_cache_manager,
@@ -87,8 +88,8 @@ class Memory:
 
     @property
     def bytes_per_block(self) -> int:
-        """What one block id costs: the widest group's pages. 0 without caches."""
-        return self._pool.bytes_per_block[0] if self._pool is not None else 0
+        """What one block id costs: the widest group's pages, on the stage that holds most. 0 without caches."""
+        return max(self._pool.bytes_per_block) if self._pool is not None else 0
 
     # -- fixed -------------------------------------------------------------------------------------------------------
 
@@ -134,7 +135,7 @@ class Memory:
 
     def sequence_startup_bytes(self) -> int:
         """Bytes the engine's start-up check charges one request of max_model_len, which its concurrency divides by."""
-        return self._pool.bytes(self._pool.startup_blocks()) if self._pool is not None else 0
+        return self._pool.startup_blocks() * self.bytes_per_block if self._pool is not None else 0
 
     # -- capacity ----------------------------------------------------------------------------------------------------
 
@@ -172,7 +173,7 @@ class Memory:
         """The same for a KV budget in bytes, whatever the part."""
         assert self._pool is not None
         r, pool = self._resolution, self._pool
-        got = pool.capacity([budget])
+        got = pool.capacity([budget] * len(pool.bytes_per_block))
         length = r.settings.max_model_len or got.auto_fit_max_len
         if not got.fits and (r.settings.max_model_len or not length):
             raise no_request(
@@ -186,7 +187,7 @@ class Memory:
         concurrency = got.num_blocks / blocks
         return KvCapacity(
             budget_bytes=budget,
-            kv_bytes=pool.bytes(got.num_blocks),
+            kv_bytes=got.num_blocks * self.bytes_per_block,
             bytes_per_block=self.bytes_per_block,
             num_blocks=got.num_blocks,
             usable_blocks=got.usable_blocks,
@@ -195,7 +196,7 @@ class Memory:
             full_length_requests=got.usable_blocks // blocks,
             max_concurrency=concurrency,
             startup_blocks=blocks,
-            startup_bytes=pool.bytes(blocks),
+            startup_bytes=blocks * self.bytes_per_block,
             estimated_max_len=got.auto_fit_max_len,
         )
 
@@ -206,7 +207,7 @@ class Memory:
 
 def _note_draft(r: Resolution) -> None:
     """Record that a draft with a checkpoint of its own adds neither weights nor caches here."""
-    if r.settings.spec_method in _OWN_CHECKPOINT and not uses_graph_draft(r):
+    if r.settings.spec_method in _OWN_CHECKPOINT and r.draft is None and not uses_graph_draft(r):
         reason = (
             f"the draft of {r.settings.spec_method} is a checkpoint of its own: its weights and caches are not sized"
         )

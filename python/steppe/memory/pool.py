@@ -69,16 +69,34 @@ def pool_of(
     specs: Sequence[CacheSpec],
     limits: _core.CacheLimits,
     *,
+    stages: Sequence[tuple[int, int]] | None = None,
     dcp: int = 1,
     block_outer: bool = False,
     hybrid_manager: bool = True,
     extra_retained_tokens: int = 0,
 ) -> tuple[list[LayerGroup], _core.CachePool]:
-    """Groups of `specs` and their pool, one pipeline stage."""
+    """Groups of `specs` and their pool; `stages` are ranges of `specs`, one a pipeline stage (absent: one stage)."""
     groups = form_groups(
         specs,
         block_outer=block_outer,
         hybrid_manager=hybrid_manager,
         extra_retained_tokens=extra_retained_tokens,
     )
-    return groups, build_pool(groups, limits, dcp=dcp)
+    return groups, build_pool(groups, limits, dcp=dcp, stages=stages)
+
+
+def pipeline_stages(layer_of: Sequence[int], layers: int, pp: int) -> list[tuple[int, int]] | None:
+    """Ranges of caches by pipeline stage, None for one stage. `layer_of` is the decoder layer of each cache.
+
+    Layers are dealt evenly; what is left over goes one each to stages from the last but one backwards
+    (vllm/distributed/utils.py:131-173). Caches behind the last layer, a draft's, are the last stage's.
+    """
+    if pp <= 1:
+        return None
+    counts = [layers // pp] * pp
+    for i in range(2, layers % pp + 2):
+        counts[-i] += 1
+    ends = [sum(counts[: stage + 1]) for stage in range(pp)]
+    stage_of = [next((s for s, end in enumerate(ends) if layer < end), pp - 1) for layer in layer_of]
+    bounds = [sum(stage < s for stage in stage_of) for s in range(pp + 1)]
+    return list(zip(bounds, bounds[1:], strict=False))

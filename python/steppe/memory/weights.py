@@ -36,19 +36,20 @@ class Weights:
     embedding: int
     head: int
     draft: int
+    extra: int = 0  # encoders and further embedding tables
 
     @property
     def total(self) -> int:
         """Everything but the replicas."""
-        return self.layers + self.experts + self.embedding + self.head + self.draft
+        return self.layers + self.experts + self.embedding + self.head + self.draft + self.extra
 
 
 def has_checkpoint_scales(graph: ModelGraph) -> bool:
-    """Whether block scales are counted: a graph derived from a checkpoint's config knows its formats.
+    """Whether block scales are counted: a graph derived from a checkpoint's config, or from keys of one, knows them.
 
     A graph written otherwise is weighed at plain widths, as its writer counted it.
     """
-    return graph.derived_from.format == "huggingface"
+    return graph.derived_from.format in ("huggingface", "stated")
 
 
 def element_bytes(r: Resolution, node: Node) -> Fraction:
@@ -78,8 +79,19 @@ def rank_weights(r: Resolution) -> Weights:
         parts = _stack(r, speculator.stack.counts())
         draft = parts[0] + parts[1]
         replicas += parts[2]
+    elif r.draft is not None:
+        draft = _own_draft(r.draft)
     embedding, head = _vocabulary(r)
-    return Weights(layers, experts, replicas, embedding, head, draft)
+    return Weights(layers, experts, replicas, embedding, head, draft, _extra(r))
+
+
+def _own_draft(r: Resolution) -> int:
+    """Layers of a drafter with a checkpoint of its own, and its head where its vocabulary is its own; the embedding is
+    the target's (vllm/v1/worker/gpu/spec_decode/eagle/utils.py:38-60)."""
+    dense, experts, _ = _stack(r, r.graph.stack.counts())
+    speculator = r.graph.speculator
+    own_head = speculator is not None and bool(speculator.own_lm_head or speculator.draft_vocab_size)
+    return dense + experts + (_vocabulary(r)[1] if own_head else 0)
 
 
 def expert_replicas(widths: Widths, experts: int, redundant: int) -> tuple[Fraction, Fraction]:
@@ -137,6 +149,14 @@ def _grouped(r: Resolution, node: Node) -> tuple[Fraction, Fraction, Fraction]:
         if not (r.settings.sequence_parallel_moe and has_checkpoint_scales(r.graph)):
             shared /= r.widths.tp
     return shared, held * one, copies * one
+
+
+def _extra(r: Resolution) -> int:
+    """What the graph says is loaded beside the decoder, divided by tp."""
+    shape = r.graph.globals_
+    size = Fraction(WEIGHT_BYTES[shape.embedding_dtype or shape.weight_dtype])
+    parameters = (shape.encoder_parameters or 0) + (shape.per_layer_embedding or 0) * shape.vocab_size
+    return round(parameters * size / r.widths.tp)
 
 
 def _vocabulary(r: Resolution) -> tuple[int, int]:

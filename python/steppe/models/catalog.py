@@ -83,7 +83,7 @@ def text_of(entry: Entry, graph: Graph) -> str:
     stated = entry.checkpoint in STATED
     of = f"{'keys stated for' if stated else 'the config of'} {entry.checkpoint}"
     comments = [f"Derived from {of} by `python -m steppe.models.catalog`; not edited by hand."]
-    if entry.quantization is not None:
+    if entry.quantization:
         comments.append(f"Quantization stated by the catalog: {entry.quantization_source}.")
     if entry.plain:
         comments.append("The architecture alone, at 16 bits: the quantization beside that config is left out.")

@@ -15,6 +15,9 @@ class Entry:
     config is not at hand; `quantization_source` says where its content comes from. `plain` leaves out a
     hf_quant_config.json beside the config, for the checkpoint it was made from. `target_layers`: of the model a draft
     checkpoint drafts for.
+
+    An empty `quantization` stands for none: the 16-bit checkpoint a quantized one was made from. Releases that keep an
+    architecture share a config: Qwen3.6-27B and Qwen3.8-27B are Qwen3.5-27B's, Qwen3.6-35B-A3B is Qwen3.5-35B-A3B's.
     """
 
     name: str
@@ -43,6 +46,11 @@ _FP8_DYNAMIC = {
     },
     "ignore": ["lm_head"],
 }
+_FP8_BLOCK = {"quant_method": "fp8", "weight_block_size": [128, 128], "modules_to_not_convert": ["lm_head"]}
+_FP8_BLOCK_SOURCE = "Qwen's FP8 exports: every linear but lm_head, tiles of 128x128, as Qwen/Qwen3-32B-FP8 has it"
+_FP8_HYBRID = {**_FP8_BLOCK, "modules_to_not_convert": ["lm_head", "mtp.fc", "re:.*linear_attn\\.in_proj_[ab]$"]}
+_FP8_HYBRID_SOURCE = "Qwen's FP8 exports of hybrids: besides lm_head, the small a and b projections stay at 16 bits"
+_PLAIN: dict[str, Any] = {}
 _FP8_DYNAMIC_SOURCE = "llm-compressor's FP8_DYNAMIC scheme, as RedHatAI/Llama-3.3-70B-Instruct-FP8-dynamic uses it"
 
 ENTRIES: tuple[Entry, ...] = (
@@ -177,5 +185,23 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("kimi-linear-48b-a3b-instruct", "moonshotai/Kimi-Linear-48B-A3B-Instruct"),
     Entry("glm-4.5-air", "zai-org/GLM-4.5-Air"),
     Entry("glm-4.6", "zai-org/GLM-4.6"),
+    Entry("eagle-llama-3.1-8b-instruct", "yuhuili/EAGLE-LLaMA3.1-Instruct-8B", target_layers=32),
+    Entry("qwen3-4b-instruct-2507", "Qwen/Qwen3-4B-Instruct-2507"),
+    Entry("qwen3-4b-instruct-2507-fp8", "Qwen/Qwen3-4B-Instruct-2507", _FP8_BLOCK, _FP8_BLOCK_SOURCE),
+    Entry("qwen3-4b-fp8", "Qwen/Qwen3-4B", _FP8_BLOCK, _FP8_BLOCK_SOURCE),
+    Entry("qwen3-8b-fp8", "Qwen/Qwen3-8B", _FP8_BLOCK, _FP8_BLOCK_SOURCE),
+    Entry("qwen3-14b-fp8", "Qwen/Qwen3-14B", _FP8_BLOCK, _FP8_BLOCK_SOURCE),
+    Entry("qwen3-vl-4b-instruct-fp8", "Qwen/Qwen3-VL-4B-Instruct", _FP8_BLOCK, _FP8_BLOCK_SOURCE),
+    Entry("qwen3-vl-30b-a3b-instruct-fp8", "Qwen/Qwen3-VL-30B-A3B-Instruct", _FP8_BLOCK, _FP8_BLOCK_SOURCE),
+    Entry("qwen3-coder-30b-a3b-instruct", "Qwen/Qwen3-Coder-30B-A3B-Instruct"),
+    Entry("qwen3.6-27b", "Qwen/Qwen3.5-27B"),
+    Entry("qwen3.6-35b-a3b", "Qwen/Qwen3.5-35B-A3B"),
+    Entry("qwen3.8-27b", "Qwen/Qwen3.5-27B"),
+    Entry("qwen3.8-27b-fp8", "Qwen/Qwen3.5-27B", _FP8_HYBRID, _FP8_HYBRID_SOURCE),
+    Entry("mistral-small-3.2-24b-instruct-2506", "mistralai/Mistral-Small-3.2-24B-Instruct-2506"),
+    Entry("gemma-4-e2b-it", "google/gemma-4-E2B-it"),
+    Entry("gemma-4-e4b-it", "google/gemma-4-E4B-it"),
+    Entry("gemma-4-31b-it", "nvidia/Gemma-4-31B-IT-NVFP4", _PLAIN, plain=True),
+    Entry("gemma-4-31b-it-fp8-dynamic", "nvidia/Gemma-4-31B-IT-NVFP4", _FP8_DYNAMIC, _FP8_DYNAMIC_SOURCE, plain=True),
     Entry("eagle3-llama-3.1-8b-instruct", "yuhuili/EAGLE3-LLaMA3.1-Instruct-8B", target_layers=32),
 )

@@ -17,6 +17,7 @@ from steppe.models import quantization
 from steppe.models.architecture import Architecture, Cache, Layer, Node, Source
 from steppe.models.config import Config
 from steppe.models.context import context_length
+from steppe.models.extras import encoder_parameters, per_layer_columns
 from steppe.models.families import FAMILIES
 from steppe.models.stack import fold
 
@@ -64,6 +65,8 @@ def derive(
     length = context_length(text)
     if length is not None:
         graph["global"]["max_position_embeddings"] = length
+    beside = {"per_layer_embedding": per_layer_columns(text), "encoder_parameters": encoder_parameters(outer, text)}
+    graph["global"] |= {key: value for key, value in beside.items() if value}
     return graph
 
 

@@ -132,6 +132,59 @@ _GLM_46: Stated = {
     "first_k_dense_replace": 3,
 }
 
+def _mistral_small_32() -> Stated:
+    text = {**_dense("MistralForCausalLM", 5120, 32768, 40, (32, 8), 131072), "head_dim": 128}
+    vision = {
+        "model_type": "pixtral",
+        "hidden_size": 1024,
+        "intermediate_size": 4096,
+        "num_hidden_layers": 24,
+        "patch_size": 14,
+    }
+    text["max_position_embeddings"] = 131072
+    return {
+        "architectures": ["Mistral3ForConditionalGeneration"],
+        "tie_word_embeddings": False,
+        "text_config": text,
+        "vision_config": vision,
+    }
+
+
+def _gemma4_small(hidden: int, inner: int, layers: int, n_kv: int, shared: int, every: int, wide: bool) -> Stated:
+    """Gemma 4 E2B and E4B: full attention every `every` layers, the last `shared` layers read earlier caches."""
+    text = {
+        **_dense("Gemma4ForCausalLM", hidden, inner, layers, (8, n_kv), 262144, tied=True),
+        "head_dim": 256,
+        "global_head_dim": 512,
+        "hidden_size_per_layer_input": 256,
+        "vocab_size_per_layer_input": 262144,
+        "num_kv_shared_layers": shared,
+        "use_double_wide_mlp": wide,
+        "sliding_window": 512,
+        "layer_types": ["full_attention" if (i + 1) % every == 0 else "sliding_attention" for i in range(layers)],
+        "final_logit_softcapping": 30.0,
+        "max_position_embeddings": 131072,
+    }
+    vision = {
+        "model_type": "gemma4_vision",
+        "hidden_size": 768,
+        "intermediate_size": 3072,
+        "num_hidden_layers": 16,
+        "patch_size": 16,
+        "position_embedding_size": 10240,
+    }
+    return {"architectures": ["Gemma4ForConditionalGeneration"], "text_config": text, "vision_config": vision}
+
+
+_QWEN3_CODER_30B: Stated = {
+    **_dense("Qwen3MoeForCausalLM", 2048, 5472, 48, (32, 4), 151936),
+    "head_dim": 128,
+    "num_experts": 128,
+    "num_experts_per_tok": 8,
+    "moe_intermediate_size": 768,
+    "max_position_embeddings": 262144,
+}
+
 #: By checkpoint.
 STATED: dict[str, Stated] = {
     "meta-llama/Llama-3.2-1B-Instruct": _llama(2048, 8192, 16, (32, 8), 128256, tied=True, head_dim=64),
@@ -152,8 +205,15 @@ STATED: dict[str, Stated] = {
     "Qwen/Qwen2.5-14B-Instruct": _qwen2(5120, 13824, 48, (40, 8), 152064),
     "Qwen/Qwen2.5-32B-Instruct": _qwen2(5120, 27648, 64, (40, 8), 152064),
     "Qwen/Qwen2.5-72B-Instruct": _qwen2(8192, 29568, 80, (64, 8), 152064),
-    "Qwen/Qwen3-4B": _qwen3(2560, 9728, 36, (32, 8), 151936, tied=True),
-    "Qwen/Qwen3-14B": _qwen3(5120, 17408, 40, (40, 8), 151936),
+    "Qwen/Qwen3-4B": _qwen3(2560, 9728, 36, (32, 8), 151936, tied=True, max_position_embeddings=40960),
+    "Qwen/Qwen3-4B-Instruct-2507": _qwen3(
+        2560, 9728, 36, (32, 8), 151936, tied=True, max_position_embeddings=262144
+    ),
+    "Qwen/Qwen3-14B": _qwen3(5120, 17408, 40, (40, 8), 151936, max_position_embeddings=40960),
+    "Qwen/Qwen3-Coder-30B-A3B-Instruct": _QWEN3_CODER_30B,
+    "mistralai/Mistral-Small-3.2-24B-Instruct-2506": _mistral_small_32(),
+    "google/gemma-4-E2B-it": _gemma4_small(1536, 6144, 35, 1, 20, 5, True),
+    "google/gemma-4-E4B-it": _gemma4_small(2560, 10240, 42, 2, 18, 6, False),
     "Qwen/Qwen3-Next-80B-A3B-Instruct": _QWEN3_NEXT,
     "google/gemma-2-9b-it": _gemma2(3584, 14336, 42, (16, 8), 256000, head_dim=256),
     "google/gemma-2-27b-it": _gemma2(4608, 36864, 46, (32, 16), 256000, head_dim=128),
@@ -166,6 +226,7 @@ STATED: dict[str, Stated] = {
     "yuhuili/EAGLE3-LLaMA3.1-Instruct-8B": _dense(
         "LlamaForCausalLMEagle3", 4096, 14336, 1, (32, 8), 128256, draft_vocab_size=32000
     ),
+    "yuhuili/EAGLE-LLaMA3.1-Instruct-8B": _dense("EagleLlamaForCausalLM", 4096, 14336, 1, (32, 8), 128256),
     "zai-org/GLM-4.5-Air": _GLM_45_AIR,
     "zai-org/GLM-4.6": _GLM_46,
 }

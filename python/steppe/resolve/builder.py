@@ -76,6 +76,11 @@ class PlanBuilder:
         self._passes.append(spec)
         return len(self._passes) - 1
 
+    @property
+    def next_term(self) -> int:
+        """Index the next term will have."""
+        return len(self._terms)
+
     def term(
         self,
         name: str,

@@ -23,8 +23,9 @@ class DraftPass:
     """One pass: what it runs, over which rows of the step, and under which graphs.
 
     `rows` `batch` are the target's own (rejected ones kept) plus `extra` a request; `block` rows a request otherwise.
-    `head_rows` a request see the draft head. `grows`: each of `count` runs sees a context one token longer. `graph`
-    `piecewise` follows the target's ceiling but never runs a full graph.
+    `head_rows` a request see the draft head. `ahead`: tokens by which the context has grown when the pass first runs,
+    its own rows included where it does not run the target's. `grows`: each of `count` runs sees a context one token
+    longer. `graph` `piecewise` follows the target's ceiling but never runs a full graph.
     """
 
     name: str
@@ -147,7 +148,7 @@ def _parallel_block(d: Drafting) -> list[DraftPass]:
         DraftPass(
             "draft context", "context", "context", "eager" if d.runner == "v1" else "own", block=k + 1, width=block
         ),
-        DraftPass("draft", "layers", "block_a_request", graph, head_rows=k, block=block, width=block),
+        DraftPass("draft", "layers", "block_a_request", graph, 1, k, block=block, ahead=block, width=block),
     ]
     if d.method == "dspark":
         passes.append(DraftPass("draft markov", "markov", "one_a_request", graph, k, 1, width=block))

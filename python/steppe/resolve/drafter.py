@@ -18,7 +18,8 @@ class Drafter:
     """A drafter ready to plan. `r` prices its layers; `layers` are those one run of a pass goes through, by kind.
 
     `taps` x `target_hidden` is the width joined by the combine projection; `rank` that of DSpark's Markov head; `head`
-    the projection to the draft vocabulary; `vocab` the target's where it is wider than the draft's, else 0.
+    the projection to the draft vocabulary, `norms` what runs before it; `scatters_to` the target's vocabulary where
+    logits of a smaller one are spread over it, else 0.
     """
 
     r: Resolution
@@ -28,6 +29,7 @@ class Drafter:
     target_hidden: int
     rank: int
     head: Node
+    norms: tuple[Node, ...]
     scatters_to: int
 
     @property
@@ -66,7 +68,8 @@ def drafter_of(r: Resolution, c: Coefficients) -> Drafter | None:
     head = _head(r, spec, own)
     vocab = r.graph.globals_.vocab_size
     scatters = vocab if s.spec_method == "eagle3" and (head.n or vocab) < vocab else 0
-    return Drafter(base, drafting, runs, taps, r.graph.globals_.hidden_size, rank, head, scatters)
+    norms = tuple(node for node in base.graph.head if node.op == "Elementwise")
+    return Drafter(base, drafting, runs, taps, r.graph.globals_.hidden_size, rank, head, norms, scatters)
 
 
 def _speculator(r: Resolution) -> Speculator | None:

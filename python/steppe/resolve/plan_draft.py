@@ -107,9 +107,10 @@ class DraftPlan:
     def _head(self, each: DraftPass, number: int) -> float:
         """Logits of the rows that are sampled, gathered over the tensor group, and the largest of each."""
         self.b.open_stage(f"{each.name} head", 1, number)
+        launches = 1 + sum(self.plan.head(node) for node in self.d.norms)
         self.plan.dense(self.d.head, SAMPLED)
         vocab = float(self.d.head.n or 0)
-        launches = 1 + self._gather_logits(2.0 * vocab)
+        launches += self._gather_logits(2.0 * vocab)
         if self.small is not None:
             # A reduced vocabulary is scattered into the target's before the largest is taken.
             wide = float(self.d.scatters_to)

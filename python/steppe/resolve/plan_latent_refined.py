@@ -14,6 +14,7 @@ from steppe.resolve.builder import (
     PREFILLS,
     SM,
     TOKENS,
+    US,
     pair,
 )
 from steppe.resolve.geometry import primary_attention
@@ -22,6 +23,7 @@ from steppe.resolve.refined_laws import gemm_key, number
 if TYPE_CHECKING:
     from steppe.resolve.plan_refined import RefinedPlan
 
+LINEAR_RANKING_TOKENS = 8192  # from here a query's index keys are selected by a kernel of linear cost
 MIXED_US = 15.0  # a mixed step launches both modules' small kernels (composition.md 2)
 # What a module law times besides the attention itself.
 MODULE_ROLES = frozenset(
@@ -87,13 +89,14 @@ class LatentBlocks:
         cache, hidden = self.plan.laws.cache_kind(), r.graph.globals_.hidden_size
         few_heads = (node.n_q or 1) / r.widths.tp < 32
 
-        def distance(key: str) -> tuple[int, int, int, int]:
+        def distance(key: str) -> tuple[int, ...]:
             parts = key.split("/")
             tail = parts[3:]
             geometry = 0 if f"hidden{hidden}" in tail else 1 if not any(t.startswith("hidden") for t in tail) else 2
             return (
                 int(parts[2] != cache),
                 int(parts[1] != r.settings.sparse_mla_backend),
+                int("ranked" not in tail),
                 int(("h<32" in tail) != (few_heads and cache == "fp8")),
                 geometry,
             )
@@ -170,5 +173,9 @@ class LatentBlocks:
         pairs2 = b.pair_class(window=span if span < 2**40 else 0, ratio=ratio) if ratio2 else pairs
         scores = b.pair_class(ratio=ratio if family == "csa" else 1)
         visible = b.pair_class(figure=pair("visible"))
+        if context.params.get("j1"):
+            ranked = b.pair_class(figure=pair("ranked"), select=4 * topk, window=LINEAR_RANKING_TOKENS)
+            slope = number(context.params["j1"]) * US
+            b.affine("sparse attention ranking", SM, ranked, slope, serial=True, derate=True)
         inputs = (PREFILLS, TOKENS, PREFILL_TOKENS, pairs, pairs2, scores, visible, DECODES)
         b.term("sparse attention prefill", "sparse", inputs, params(context, False), SM, serial=True, derate=True)

@@ -10,6 +10,7 @@ from steppe.resolve.precision import served_dtype
 from steppe.resolve.refined_laws import gemm_key
 
 if TYPE_CHECKING:
+    from steppe.documents import LayerKind
     from steppe.resolve.plan_refined import RefinedPlan
 
 # Experts kernels by stored weights, in the engine's order (vllm/model_executor/layers/fused_moe/oracle/);
@@ -52,6 +53,29 @@ class RefinedExperts:
 
     def __init__(self, plan: RefinedPlan) -> None:
         self.plan = plan
+        self._listed: list[Node] = []  # shared experts of the layer in hand that the graph lists node by node
+
+    def absorbed(self, kind: LayerKind) -> set[int]:
+        """Identities of the nodes emitted with the routed experts: products named `shared_...`, the kernel after each.
+
+        They run on a stream of their own (vllm/model_executor/layers/fused_moe/runner/shared_experts.py), whatever
+        precision they are stored at, which is why a graph lists them apart.
+        """
+        routed = next((node for node in kind.nodes if node.op == "GroupedGEMM"), None)
+        self._listed = []
+        if routed is None or self._law_key(routed) is None:
+            return set()
+        for before, node in zip((None, *kind.nodes), kind.nodes, strict=False):
+            after = before is not None and before.role.startswith("shared_") and node.op == "Elementwise"
+            if after or (node.op == "GEMM" and node.role.startswith("shared_")):
+                self._listed.append(node)
+        return {id(node) for node in self._listed}
+
+    def _law_key(self, node: Node) -> str | None:
+        """Key of the law that prices the experts; None where none of their kernels has one in scope."""
+        if not self.plan.laws.has("moe"):
+            return None
+        return next((key for key in self.keys(node) if self.plan.c.has_law("moe", key)), None)
 
     def keys(self, node: Node) -> list[str]:
         """Law keys of the experts kernel, best first: the stated `moe_backend`, then the engine's order."""
@@ -74,13 +98,10 @@ class RefinedExperts:
     def emit(self, node: Node) -> bool:
         """Emit routed and shared experts; False where no MoE law is in scope."""
         plan, w = self.plan, self.plan.r.widths
-        if not plan.laws.has("moe"):
-            return False
-        keys = self.keys(node)
-        found = next((key for key in keys if plan.c.has_law("moe", key)), None)
+        found = self._law_key(node)
         if found is None:
             return False
-        if found != keys[0] and plan.r.settings.moe_backend:
+        if found != self.keys(node)[0] and plan.r.settings.moe_backend:
             plan.c.assume("moe_backend", found, f"{plan.r.settings.moe_backend} has no fitted law on this part")
         ep = max(1, w.ep)
         slices = 1 if w.ep > 1 else w.tp * w.dp
@@ -90,26 +111,32 @@ class RefinedExperts:
         assert params is not None
         plan.refined_collectives.dispatch(node, found)
         routed = plan.b.term(node.role or "experts", "experts", (GROUP_ROWS,), params, SM, serial=True, derate=True)
-        if node.shared_experts:
+        if node.shared_experts or self._listed:
             self._shared(node, routed)
         plan.refined_collectives.combine(node)
         return True
 
     def _shared(self, node: Node, routed: int) -> None:
-        """Shared experts: gate_up, activation, down; hidden behind the routed ones while the step is small; one add."""
+        """Shared experts, hidden behind the routed ones while the step is small; one add."""
         plan = self.plan
-        inner = float((node.shared_intermediate_size or node.n or 0) * (node.shared_experts or 0)) / plan.tp
-        hidden = float(node.k or 0)
-        key = gemm_key(plan.r, node)
-        first = plan.linear("shared gate_up", node, key, 2 * inner, hidden, PADDED)
-        plan.ew("shared activation", PADDED, 6.0 * inner)
-        last = plan.linear("shared down", node, key, hidden, inner, PADDED)
+        first = plan.b.next_term
+        if node.shared_experts:
+            inner = float((node.shared_intermediate_size or node.n or 0) * node.shared_experts) / plan.tp
+            hidden, key = float(node.k or 0), gemm_key(plan.r, node)
+            plan.linear("shared gate_up", node, key, 2 * inner, hidden, PADDED)
+            plan.ew("shared activation", PADDED, 6.0 * inner)
+            plan.linear("shared down", node, key, hidden, inner, PADDED)
+        for each in self._listed:
+            if each.op == "GEMM":
+                plan.dense(each)
+            else:
+                plan.node(each)
         params = {
             "first": float(first),
-            "last": float(last),
+            "last": float(plan.b.next_term - 1),
             "behind": float(routed),
             "limit": float(SHARED_OVERLAP_ROWS),
             "fee_us": plan.ew_floor_us,
         }
         plan.b.term("shared behind routed", "hidden_behind", (PADDED,), params, SM, serial=True)
-        plan.ew("shared add", PADDED, 6.0 * hidden)
+        plan.ew("shared add", PADDED, 6.0 * plan.r.graph.globals_.hidden_size)

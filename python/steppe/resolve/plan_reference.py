@@ -70,7 +70,7 @@ class ReferencePlan:
         self.price_layers()
         if self.r.graph.head:
             self.b.open_stage("head", 1)
-            self.kernels += sum(self._head(node) for node in self.r.graph.head)
+            self.kernels += sum(self.head(node) for node in self.r.graph.head)
 
     def price_layers(self) -> None:
         """Emit the target's layers, a stage a kind.
@@ -122,7 +122,8 @@ class ReferencePlan:
             return 0  # counted with its fusion group
         return self.collectives.node(node)
 
-    def _head(self, node: Node) -> float:
+    def head(self, node: Node) -> float:
+        """Emit one node of the head and return the kernels it launches."""
         if node.op == "GEMM":
             self.matmul(node.role or "head", self.gemm(), 2.0 * node.n * node.k / self.tp)  # type: ignore[operator]
             self._weights(node)

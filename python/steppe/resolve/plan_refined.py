@@ -42,6 +42,8 @@ from steppe.resolve.resolved import Resolution
 ROW_ROLES = frozenset({"out", "down", "shared_down", "out_b"})
 # Small kernels over heads or an inner width, which tensor parallelism shards; norms run whole on every rank.
 SHARDED_ROLES = frozenset({"rope", "qk_norm", "activation", "attn_gate", "norm_gate"})
+# Modules the engine loads as one product; other neighbours on the same input are launches of their own.
+MERGED_ROLES = {"q": "qkv", "k": "qkv", "v": "qkv", "gate": "gate_up", "up": "gate_up", "q_a": "qkv_a", "kv_a": "qkv_a"}
 NORMS_WITH_RESIDUAL = frozenset({"norm_in", "norm_mid"})  # read x and the residual, write both
 
 
@@ -98,23 +100,24 @@ class RefinedPlan(ReferencePlan):
 
     def layer(self, kind: LayerKind) -> float:
         self._reduces_qk_norm = self.tp > 1 and any(node.role == "qk_norm_reduce" for node in kind.nodes)
-        absorbed = self.latent.absorbed(kind)
-        if not absorbed:
-            return super().layer(kind)
-        rest = kind.model_copy(update={"nodes": tuple(node for node in kind.nodes if id(node) not in absorbed)})
-        primary = primary_attention(kind)
-        assert primary is not None
-        self.latent.emit(kind, primary)
-        return super().layer(rest) + 2
+        latent, shared = self.latent.absorbed(kind), self.moe.absorbed(kind)
+        rest = tuple(node for node in kind.nodes if id(node) not in latent | shared)
+        if latent:
+            primary = primary_attention(kind)
+            assert primary is not None
+            self.latent.emit(kind, primary)
+        return super().layer(kind.model_copy(update={"nodes": rest})) + (2 if latent else 0)
 
     def _gemm_group(self, group: list[Node]) -> None:
         if not self.refined:
             super()._gemm_group(group)
             return
-        by_key: dict[tuple[str, bool, str], list[Node]] = {}
+        launches: dict[tuple[str, str, bool, str], list[Node]] = {}
         for node in group:
-            by_key.setdefault((gemm_key(self.r, node), node.replicated, served_dtype(self.r, node)), []).append(node)
-        for (key, _, _), nodes in by_key.items():
+            module = MERGED_ROLES.get(node.role) or node.role or str(id(node))
+            kernel = (module, gemm_key(self.r, node), node.replicated, served_dtype(self.r, node))
+            launches.setdefault(kernel, []).append(node)
+        for (_, key, _, _), nodes in launches.items():
             first = nodes[0]
             n, k = float(sum(node.n or 0 for node in nodes)), float(first.k or 0)
             self.linear("+".join(node.role or "gemm" for node in nodes), first, key, *self.shard(first, n, k), PADDED)
@@ -194,10 +197,10 @@ class RefinedPlan(ReferencePlan):
         if not emit_mixer(self, node):
             super()._recurrent(node)
 
-    def _head(self, node: Node) -> float:
+    def head(self, node: Node) -> float:
         if not self.refined or node.op != "GEMM":
             return (
-                self._elementwise(node) if node.op == "Elementwise" and self.small is not None else super()._head(node)
+                self._elementwise(node) if node.op == "Elementwise" and self.small is not None else super().head(node)
             )
         n, k = self.shard(node, float(node.n or 0), float(node.k or 0))
         self.linear(node.role or "lm_head", node, gemm_key(self.r, node), n, k, self.sampled_rows())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from steppe.documents import Law, Node
-from steppe.resolve.builder import GROUP_ROWS, PADDED, TOKENS, FeatureRef, PlanBuilder
+from steppe.resolve.builder import GROUP_ROWS, NVLINK, PADDED, TOKENS, US, FeatureRef, PlanBuilder
 from steppe.resolve.coefficients import Coefficients
 from steppe.resolve.plan_collectives import POINT_TO_POINT, Collectives
 from steppe.resolve.refined_laws import RefinedLaws, number
@@ -13,6 +13,8 @@ from steppe.resolve.resolved import Placement, Resolution
 
 # Bytes an element is dispatched at, scales included, by the experts' stored weights (composition.md 2).
 DISPATCH_BYTES = {"fp8_block": 1 + 4 / 128, "nvfp4": 0.5625}
+# Point-to-point backends with a measured exchange law.
+EXCHANGES = {"deepep_high_throughput": "deepep_ht", "deepep_low_latency": "deepep_ll"}
 # All-reduces up to this size are fused with the norm behind them: MiB by ranks, by compute capability
 # (vllm/compilation/passes/fusion/allreduce_rms_fusion.py:104-129).
 FUSED_LIMIT_MIB = {(10, 0): {2: 64.0, 4: 32.0, 8: 1.0, 16: 64.0}, (10, 3): {2: 64.0, 4: 64.0, 8: 4.0, 16: 64.0}}
@@ -83,8 +85,8 @@ class RefinedCollectives(Collectives):
         hidden, group = float(node.latent_size or node.k or 0), self.r.placements["expert"]
         element = DISPATCH_BYTES.get(kernel.split("/")[0], 2.0)
         if self.r.settings.all2all_backend in POINT_TO_POINT:
-            copies = self._copies(node)
-            self.emit("dispatch", "alltoall", group, TOKENS, TOKENS, hidden * element * copies)
+            if not self._exchange("dispatch", node, hidden):
+                self.emit("dispatch", "alltoall", group, TOKENS, TOKENS, hidden * element * self._copies(node))
         else:
             size = hidden * element + 4.0 * (node.experts or 0)
             self.emit("dispatch gather", "all_gather", group, GROUP_ROWS, GROUP_ROWS, size)
@@ -95,9 +97,26 @@ class RefinedCollectives(Collectives):
             return
         hidden, group = float(node.latent_size or node.k or 0), self.r.placements["expert"]
         if self.r.settings.all2all_backend in POINT_TO_POINT:
-            self.emit("combine", "alltoall", group, TOKENS, TOKENS, hidden * 2 * self._copies(node))
+            if not self._exchange("combine", node, hidden):
+                self.emit("combine", "alltoall", group, TOKENS, TOKENS, hidden * 2 * self._copies(node))
         else:
             self.emit("combine scatter", "reduce_scatter", group, GROUP_ROWS, GROUP_ROWS, hidden * 2)
+
+    def _exchange(self, half: str, node: Node, hidden: float) -> bool:
+        """DeepEP by its own law where it is measured at this width: t = a + c*T + T*hidden*bytes*D/R, one node only.
+
+        D counts the ranks a token goes to: each once (high throughput), or once a copy (low latency).
+        """
+        group = self.r.placements["expert"]
+        kind = EXCHANGES.get(self.r.settings.all2all_backend)
+        law = self.c.law("moe_exchange", f"{kind}/{half}/default/{group.width}") if kind and not group.crosses else None
+        if law is None:
+            return False
+        p = law.params
+        far = self._copies(node) if p["once_a_rank"] else (node.top_k or 1) * (group.width - 1) / group.width
+        slope = number(p["c"]) + hidden * number(p["bytes"]) * far / number(p["R"])
+        self.b.affine(half, NVLINK, TOKENS, slope * US, constant=number(p["a"]) * US, serial=True)
+        return True
 
     def _spreads(self) -> bool:
         """Whether rows of several ranks meet: with one data-parallel rank the tensor group's sum does it all."""

@@ -2,15 +2,15 @@
 
 Shapes: vllm/model_executor/models/gemma2.py, gemma3.py:90-240, gemma4.py:380-640. The norm after a block precedes the
 next one's, so a layer launches four of hidden width. Gemma 3 and 4 normalise q and k (Gemma 4 v too); Gemma 4's full
-layers have their own head size and key-value heads, its last layers may read earlier layers' caches, and its expert
-layers run a dense block and experts side by side.
+layers have their own head size and key-value heads, its last layers may read earlier layers' caches, its expert layers
+run a dense block and experts side by side, and its small models add an embedding of its own to every layer.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from steppe.errors import DeploymentError, DocumentError
+from steppe.errors import DocumentError
 from steppe.models.architecture import Architecture, Block, Layer, Node, Source
 from steppe.models.config import Config, heads
 from steppe.models.families.moe import kv_cache
@@ -82,17 +82,14 @@ def _head(source: Source, hidden: int, vocab: int) -> list[Node]:
 
 
 def gemma4(source: Source) -> Architecture:
-    config = source.config
-    if config.count("hidden_size_per_layer_input", default=0):
-        raise DeploymentError(
-            f"{config.path}: hidden_size_per_layer_input is not 0: per-layer embeddings are not covered"
-        )
     source = _with_defaults(source, {})
     config = source.config
     hidden, vocab, count = config.positive("hidden_size"), config.positive("vocab_size"), layer_count(source)
     if not config.has("layer_types"):
         raise DocumentError(f"{config.path}: missing key 'layer_types'")
     layers = [_gemma4_layer(source, i, count) for i in range(count)]
+    if config.count("hidden_size_per_layer_input", default=0):
+        _per_layer_inputs(source, layers[0], count)
     return Architecture(hidden, vocab, config.flag("tie_word_embeddings"), layers, _head(source, hidden, vocab))
 
 
@@ -131,8 +128,33 @@ def _gemma4_layer(source: Source, i: int, count: int) -> Layer:
         )
         block.norm("norm_post_experts", 6 * hidden)
     block.norm("norm_post_mlp", 6 * hidden)
+    own = config.count("hidden_size_per_layer_input", default=0)
+    if own:
+        _per_layer_output(block, f"layers.{i}", hidden, own)
     kind = ("window" if window else "full") + ("_moe" if experts else "_dense") + ("_reads" if reads else "")
     return Layer(kind, block.nodes, [] if reads else [kv_cache(n_kv, d_h, window)])
+
+
+def _per_layer_inputs(source: Source, first: Layer, count: int) -> None:
+    """Ahead of the first layer: a token's embeddings for every layer, out of a table of their own (`per_layer_embedding`)
+    and out of the hidden state by a column-parallel projection whose output is gathered, normalised and added
+    (gemma4.py:866-925, 1010-1055)."""
+    hidden, width = source.config.positive("hidden_size"), source.config.positive("hidden_size_per_layer_input")
+    block = Block(source.quant)
+    block.gemm("per_layer_in", width * count, hidden, source.quant.linear("per_layer_model_projection"))
+    block.add("AllGather", role="per_layer_gather", emit="tensor_parallel", bytes_per_token=2 * width * count)
+    block.norm("norm_per_layer", 6 * width * count, replicated=True)
+    first.nodes[:0] = block.nodes
+    first.kind = f"first_{first.kind}"
+
+
+def _per_layer_output(block: Block, module: str, hidden: int, width: int) -> None:
+    """Behind a layer: gate, product with the layer's own embedding, projection and norm, whole on every rank
+    (gemma4.py:677-710, 763-775)."""
+    block.gemm("per_layer_gate", width, hidden, block.quant.linear(f"{module}.per_layer_input_gate"), replicated=True)
+    block.elementwise("activation", 6 * width, replicated=True)
+    block.gemm("per_layer_out", hidden, width, block.quant.linear(f"{module}.per_layer_projection"), replicated=True)
+    block.norm("norm_per_layer_out", 6 * hidden)
 
 
 def _gemma4_attention(block: Block, a: Gqa, reads: bool) -> None:

@@ -1,0 +1,6 @@
+"""Make the golden helpers importable by name."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "golden"))

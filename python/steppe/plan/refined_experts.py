@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from steppe.documents import Node
-from steppe.resolve.builder import GROUP_ROWS, PADDED, SM
+from steppe.plan.builder import GROUP_ROWS, PADDED, SM
+from steppe.plan.refined_laws import gemm_key
 from steppe.resolve.precision import served_dtype
-from steppe.resolve.refined_laws import gemm_key
 
 if TYPE_CHECKING:
     from steppe.documents import LayerKind
-    from steppe.resolve.plan_refined import RefinedPlan
+    from steppe.plan.refined import RefinedPlan
 
 # Experts kernels by stored weights, in the engine's order (vllm/model_executor/layers/fused_moe/oracle/);
 # the first with a law on the part is priced. composition.md 2 lists what the measured launches ran.

@@ -110,6 +110,11 @@ class RefinedExperts:
         params = plan.laws.experts(node, found, ep, inner, hidden, experts)
         assert params is not None
         plan.refined_collectives.dispatch(node, found)
+        padded = params["hidden"]
+        if padded != hidden:
+            # The engine pads the rows to the kernel's width; the kernel writes them back unpadded
+            # (vllm/model_executor/layers/fused_moe/runner/moe_runner.py:527-551, 741-743).
+            plan.ew("experts pad", PADDED, 2.0 * (hidden + padded))
         routed = plan.b.term(node.role or "experts", "experts", (GROUP_ROWS,), params, SM, serial=True, derate=True)
         if node.shared_experts or self._listed:
             self._shared(node, routed)

@@ -441,3 +441,11 @@ def test_published_starts_meet_the_bars() -> None:
     assert checked["answered"] >= 23
     assert checked["passed"] >= 0.9 * checked["answered"]
     assert all(made.answers or made.unanswered for made in rows)
+
+
+@pytest.mark.skipif(not STARTS.is_file(), reason=f"{STARTS} is not there")
+def test_the_page_shows_the_rows_as_they_are() -> None:
+    """Rewrite the part between the markers with `steppe score --memory FILE --report PAGE.md`."""
+    page = (Path(__file__).parents[2] / "docs/research/memory.md").read_text(encoding="utf-8")
+    shown = page.split("<!-- start-ups -->\n")[1].split("<!-- /start-ups -->")[0]
+    assert shown == to_markdown(measure(read_starts(STARTS)))

@@ -106,6 +106,9 @@ def _replaced(tables: Tables, law: Fitted) -> Fitted:
     for (ranks,), nbytes, us in _curves(d[d.backend == "vllm_graph"], ["num_gpus"]):
         if int(ranks) == 8:
             points = {"bytes": nbytes.tolist(), "us": us.tolist()}
-            why = "H100's curve: the part's own points of 0.5-4 MB are two to three times those of every later release"
+            why = (
+                "H100's curve of the same release: the part's own points of 0.5-4 MB are two to three times those of "
+                "every later release; a repeated collection on it would replace it"
+            )
             return replace(law, params=points, data=(path,), method="assumed", rationale=why)
     return law

@@ -147,7 +147,8 @@ def _print(kernel: Kernel, report: dict[str, Any]) -> None:
     capacity = report["capacity"]
     console.print(
         f"{capacity['num_blocks']:,} blocks of {report['bytes_per_block']:,} bytes in "
-        f"{report['cache_groups']} group(s): {capacity['tokens']:,} tokens, {capacity['max_concurrency']:.2f}x requests of {capacity['max_model_len']:,}.",
+        f"{report['cache_groups']} group(s): {capacity['tokens']:,} tokens, "
+        f"{capacity['max_concurrency']:.2f}x requests of {capacity['max_model_len']:,}.",
         highlight=False,
     )
     requests = Table(box=SIMPLE_HEAD, title="One request", title_justify="left")

@@ -51,7 +51,8 @@ class Tree:
         launcher = ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
         self._run([
             "cmake", "-S", str(self.root), "-B", str(self.build), "-G", "Ninja", "-DCMAKE_BUILD_TYPE=None",
-            "-DCMAKE_CXX_FLAGS=-O1", "-DCMAKE_INTERPROCEDURAL_OPTIMIZATION=OFF", "-DSTEPPE_BUILD_TESTS=ON", "-DSTEPPE_BUILD_PYTHON=ON",
+            "-DCMAKE_CXX_FLAGS=-O1", "-DCMAKE_INTERPROCEDURAL_OPTIMIZATION=OFF",
+            "-DSTEPPE_BUILD_TESTS=ON", "-DSTEPPE_BUILD_PYTHON=ON",
             f"-DPython_EXECUTABLE={sys.executable}", f"-Dpybind11_DIR={pybind}", *launcher,
         ])  # fmt: skip
 

@@ -45,6 +45,7 @@ lint: $(STAMP)
 package: $(STAMP)  ## wheel and sdist build, and install in a clean environment
 	rm -rf build/dist
 	$(BIN)/python -m build --quiet --outdir build/dist .
+	$(BIN)/python tests/packaging/check_dist.py build/dist
 	rm -rf build/clean && $(PYTHON) -m venv build/clean
 	build/clean/bin/pip install --quiet --disable-pip-version-check build/dist/*.whl
 	cd build && clean/bin/steppe price --model llama-3.1-8b-instruct --hardware h100 --decode 64@2048
@@ -63,7 +64,7 @@ mutants: $(STAMP)  ## break the laws one by one and see a test fail
 
 POINTS ?= ../shared/accuracy/serving_points.csv
 score: $(STAMP)  ## figures of docs/research/accuracy.md
-	$(BIN)/steppe score $(POINTS) --report docs/research/accuracy.md --plot docs/research
+	$(BIN)/steppe score $(POINTS) --report docs/research/accuracy_serving.md --plot docs/research/figures
 
 clean:
 	rm -rf build .venv .venv-run

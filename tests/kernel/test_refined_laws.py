@@ -19,7 +19,7 @@ from steppe._core import Batch, PairFigure
 from steppe.calibrate import laws as formula
 from steppe.catalog import Catalog
 from steppe.documents import Law, load_coefficient_set
-from steppe.resolve.refined_laws import RefinedLaws, number
+from steppe.plan.refined_laws import RefinedLaws, number
 
 RELATIVE = 1e-9
 SHAPES = 6  # drawn for each parameter set

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from steppe.score import build as score_build
 from steppe.cli import app
 from steppe.errors import DeploymentError, DocumentError
+from steppe.score import build as score_build
 from steppe.score.points import Built, Launch
 
 runner = CliRunner()

@@ -45,6 +45,7 @@ lint: $(STAMP)
 package: $(STAMP)  ## wheel and sdist build, and install in a clean environment
 	rm -rf build/dist
 	$(BIN)/python -m build --quiet --outdir build/dist .
+	$(BIN)/python tests/packaging/check_dist.py build/dist
 	rm -rf build/clean && $(PYTHON) -m venv build/clean
 	build/clean/bin/pip install --quiet --disable-pip-version-check build/dist/*.whl
 	cd build && clean/bin/steppe price --model llama-3.1-8b-instruct --hardware h100 --decode 64@2048

@@ -122,8 +122,13 @@ struct ContextGather {
     const auto gathers = static_cast<double>((context + chunk - 1) / chunk);
     return gathers * laws::two_piece(gather.floor, gather.transition, gather.peak, static_cast<double>(context) / gathers);
   }
-  Cost operator()(const Context& c, const Inputs&) const noexcept {
+  Cost operator()(const Context& c, const Inputs& in) const noexcept {
     const Batch& batch = c.batch;
+    if (c.f[in[0]] == 1) {  // no order to find
+      std::size_t only = 0;
+      while (batch.scheduled[only] <= batch.decode_threshold || batch.scheduled[only] <= 0) ++only;
+      return {run(batch.computed[only])};
+    }
     double total = 0;
     std::int64_t context = 0;
     // Ascending order without sorting: visit each distinct chunk length in turn, requests in batch order.

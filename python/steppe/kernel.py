@@ -17,10 +17,10 @@ from steppe.documents.bundle import Bundle, load_bundle, make_bundle
 from steppe.errors import DeploymentError
 from steppe.explanation import Explanation
 from steppe.memory import FixedBytes, KvCapacity, Memory
+from steppe.plan.build import build_plan
 from steppe.pricing import PricingKernel
 from steppe.resolve.choices import resolve
 from steppe.resolve.coefficients import Coefficients, Scope
-from steppe.resolve.plan import build_plan
 from steppe.resolve.resolved import Resolution
 from steppe.transfer import Transfers, transfer_time
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import lru_cache
+from importlib import import_module
 from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any
 
@@ -118,12 +119,11 @@ def _run(kernel: Kernel, chunks: list[Rows], workers: int, scheduler: str) -> It
 
 def _on_dask(data: bytes, chunks: list[Rows], scheduler: str) -> Iterator[tuple[int, Rows]]:
     try:
-        from distributed import Client
-        from distributed import as_completed as as_finished
+        distributed: Any = import_module("distributed")  # untyped
     except ImportError:
         raise Error("a Dask cluster needs the package distributed: pip install 'steppe[dask]'") from None
     try:
-        client = Client(scheduler, timeout="20s")
+        client = distributed.Client(scheduler, timeout="20s")
     except (OSError, ValueError, TimeoutError) as error:
         raise Error(f"no Dask scheduler answers at {scheduler}: {error}") from error
     with client:
@@ -132,7 +132,7 @@ def _on_dask(data: bytes, chunks: list[Rows], scheduler: str) -> Iterator[tuple[
         futures = {
             client.submit(price_chunk, kernel, chunk, pure=False, retries=RETRIES): i for i, chunk in enumerate(chunks)
         }
-        for future in as_finished(list(futures)):
+        for future in distributed.as_completed(list(futures)):
             yield futures[future], future.result()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from itertools import pairwise
 from typing import Any
 
@@ -122,3 +124,30 @@ def test_no_batches_are_no_work() -> None:
     kernel = steppe.Kernel.build(model="llama-3.1-8b-instruct", hardware="h100")
     assert kernel.step_times([0], [], []).shape == (0,)
     assert kernel.step_times([0, 0], [], [])["tokens"].tolist() == [0]
+
+
+def test_the_interpreter_lock_is_released() -> None:
+    """With no thread ever asked to switch, another one runs during the call only where the call lets go."""
+    kernel = steppe.Kernel.build(model="llama-3.1-8b-instruct", hardware="h100")
+    batches = 300_000
+    offsets = np.arange(batches + 1, dtype=np.int64) * 8
+    scheduled, computed = np.ones(batches * 8, np.int32), np.full(batches * 8, 1000, np.int32)
+    out = np.zeros(batches, steppe.ESTIMATE_DTYPE)
+    started, done = threading.Event(), threading.Event()
+
+    def price() -> None:
+        started.set()
+        kernel.step_times(offsets, scheduled, computed, out=out)
+        done.set()
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1000)
+    try:
+        thread = threading.Thread(target=price)
+        thread.start()
+        started.wait()
+        assert not done.is_set()
+    finally:
+        sys.setswitchinterval(interval)
+        thread.join()
+    assert done.is_set()

@@ -64,7 +64,7 @@ mutants: $(STAMP)  ## break the laws one by one and see a test fail
 
 POINTS ?= ../shared/accuracy/serving_points.csv
 score: $(STAMP)  ## figures of docs/research/accuracy.md
-	$(BIN)/steppe score $(POINTS) --report docs/research/accuracy.md --plot docs/research
+	$(BIN)/steppe score $(POINTS) --report docs/research/accuracy_serving.md --plot docs/research/figures
 
 clean:
 	rm -rf build .venv .venv-run

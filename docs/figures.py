@@ -94,9 +94,9 @@ def evidence(dark: bool) -> Any:
     bars = []
     for label, (model, hardware, widths) in cases.items():
         found = Kernel.build(model=model, hardware=hardware, **widths).provenance()  # type: ignore[arg-type]
-        count = dict.fromkeys(("measured", "literature", "a neighbour's law", "engine default or caveat"), 0)
+        count = dict.fromkeys(("measured", "literature", "assumed number or law", "engine default or caveat"), 0)
         for entry in found["coefficients"]:
-            count[names.get(entry["method"], "a neighbour's law")] += 1
+            count[names.get(entry["method"], "assumed number or law")] += 1
         count["engine default or caveat"] = len(found["assumptions"])
         bars.append((label, count))
     return plots.stacked(bars, ylabel="entries", title="what a deployment's numbers rest on", form="{:.0f}", dark=dark)

@@ -17,10 +17,10 @@ from steppe.documents.bundle import Bundle, load_bundle, make_bundle
 from steppe.errors import DeploymentError
 from steppe.explanation import Explanation
 from steppe.memory import FixedBytes, KvCapacity, Memory
+from steppe.plan.build import build_plan
 from steppe.pricing import PricingKernel
 from steppe.resolve.choices import resolve
 from steppe.resolve.coefficients import Coefficients, Scope
-from steppe.resolve.plan import build_plan
 from steppe.resolve.resolved import Resolution
 from steppe.transfer import Transfers, transfer_time
 
@@ -273,11 +273,14 @@ def _bundle(
         graph = ModelGraph.model_validate(derive_file(name))
         name = graph.name
     source = "Kernel.build"
-    per_node = gpus_per_node or Catalog(catalog).chip(hardware).gpus_per_node or 8
+    if isinstance(coefficients, str):
+        raise DeploymentError(f"coefficients is a list of set names, not one name: write [{coefficients!r}]")
+    chip = Catalog(catalog).chip(hardware)
+    per_node = gpus_per_node or chip.gpus_per_node or 8
     ranks = parse(Parallel, parallel, source=source).ranks
     if nodes is None:
         nodes = max(1, -(-ranks // per_node))
-    scenario = {
+    scenario: dict[str, Any] = {
         "kind": "Scenario",
         "name": name,
         "model": name,
@@ -286,9 +289,11 @@ def _bundle(
         "workload": {"routing_concentration": routing_concentration},
         "cluster": {"hardware": hardware, "nodes": nodes, "gpus_per_node": per_node, "fabric": fabric},
     }
+    if chip.gpus_per_rack and chip.gpus_per_rack % per_node == 0:
+        scenario["cluster"]["gpus_per_rack"] = chip.gpus_per_rack
     if not fabric and nodes > 1:
         raise DeploymentError(
-            f"fabric: {ranks} ranks need {nodes} nodes of {per_node} GPUs; name the network between them (fabric=...)"
+            f"fabric: {ranks} ranks need {nodes} nodes of {per_node} GPUs; name the network between them (fabric=..., on the command line --fabric)"
         )
     deployment = {
         "kind": "Deployment",

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from steppe import _core
 from steppe.errors import CoefficientError, DeploymentError, Error
-from steppe.resolve.builder import PlanBuilder
+from steppe.plan.builder import PlanBuilder
+from steppe.plan.collectives import Collectives
 from steppe.resolve.coefficients import Coefficients
-from steppe.resolve.plan_collectives import Collectives
 from steppe.resolve.resolved import Resolution
 
 if TYPE_CHECKING:

@@ -84,10 +84,14 @@ def test_exit_code_and_message(arguments: tuple[str, ...], said: str) -> None:
     assert 0 < len(message.splitlines()) <= 40, message
 
 
-@pytest.mark.parametrize("text", [
-    "", "kind: Scenario", "[1, 2", "kind: Scenario\nkind: Scenario\n", "a: &a [*a]", "!!python/object/apply:os.system ['true']",
-    "\x00\x01\x02", "kind: Deployment\nname: x\npools: []\n", "- just\n- a list\n", "---\n---\n---\n", "{" * 500, "x: " + "1" * 5000,
-])  # fmt: skip
+HOSTILE = (
+    "", "kind: Scenario", "[1, 2", "kind: Scenario\nkind: Scenario\n", "a: &a [*a]", "\x00\x01\x02",
+    "!!python/object/apply:os.system ['true']", "kind: Deployment\nname: x\npools: []\n", "- just\n- a list\n",
+    "---\n---\n---\n", "{" * 500, "x: " + "1" * 5000,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_documents(text: str, tmp_path: Path) -> None:
     file = tmp_path / "hostile.yaml"
     file.write_text(text)

@@ -75,6 +75,13 @@ def test_local_links_lead_to_files(page: Path) -> None:
     assert [target for target in local if not (page.parent / target).exists()] == []
 
 
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_no_path_of_the_writers_machine_is_shown(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert str(ROOT) not in text
+    assert str(Path.home()) not in text or Path.home() == Path("/")
+
+
 def test_the_readme_states_the_published_accuracy() -> None:
     """README's two rows are those of the generated table, column by column."""
     published = {}

@@ -12,8 +12,8 @@ from steppe import _core
 from steppe.catalog import Catalog
 from steppe.documents import CoefficientSet, Deployment, ModelGraph, Scenario
 from steppe.documents.bundle import make_bundle
-from steppe.resolve.draft_passes import DraftPass, draft_passes
-from steppe.resolve.drafter import drafter_of
+from steppe.plan.draft_passes import DraftPass, draft_passes
+from steppe.plan.drafter import drafter_of
 
 REFERENCE, REFINED = ("reference", "engine"), ("reference", "engine", "refined")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -157,11 +158,9 @@ anything = st.recursive(
 @settings(max_examples=300, deadline=None)
 @given(anything, anything, anything)
 def test_anything_at_all(scheduled: Any, computed: Any, setting: Any) -> None:
-    try:
+    with contextlib.suppress(steppe.Error):
         batch = Batch(scheduled, computed, decode_threshold=setting)
         assert llama().step_time(batch).no_overlap >= 0
-    except steppe.Error as error:
-        assert str(error)
 
 
 def test_empty_and_unusual_arrays_that_are_fine() -> None:

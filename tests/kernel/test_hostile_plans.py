@@ -80,14 +80,13 @@ def test_an_unknown_law() -> None:
 @settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_absurd_numbers_give_a_number(law: str, data: st.DataObject) -> None:
-    """Finite parameters outside a law's domain are refused or price something meaningless, in whole numbers and range."""
+    """Finite parameters outside a law's domain are refused, or price something meaningless, whole and in range."""
     numbers, inputs = good(law)
     absurd = st.one_of(st.just(0.0), st.floats(-1e300, 1e300), st.floats(-5, 5))
     changed = [data.draw(st.one_of(st.just(x), absurd)) for x in numbers]
     try:
         kernel = build(law, changed, inputs, derate=True, sm_count=100)
-    except steppe.Error as refused:
-        assert law in str(refused)
+    except steppe.Error:
         return
     estimate = kernel.step_time(_core.Batch([1, 30], [7, 5], sm_budget=3))
     assert abs(estimate.no_overlap) <= 5 * 10**18

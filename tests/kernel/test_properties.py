@@ -145,9 +145,9 @@ def test_the_batch_copies_what_it_is_given() -> None:
 
 # -- monotony ----------------------------------------------------------------------------------------------------------
 # Costs grow with work, with three stated exceptions of measured laws. A product or collective dispatches on size, so a
-# larger one may take a faster kernel (the ladder of tiles, the steps of an all-reduce); a step above the capture ceiling
-# runs unpadded, and pays for row counts that are not a multiple of 4; and a request more lets a split decode kernel
-# use more of the part. Comparisons stay inside one captured size and allow for the second and third by SLACK.
+# larger one may take a faster kernel (the ladder of tiles, the steps of an all-reduce); a step no graph holds runs
+# unpadded, and pays for row counts that are not a multiple of 4; and a request more lets a split decode kernel use more
+# of the part. Comparisons stay inside one captured size and allow for the second and third by SLACK.
 SLACK = 0.02
 
 

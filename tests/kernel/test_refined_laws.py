@@ -19,7 +19,7 @@ from steppe._core import Batch, PairFigure
 from steppe.calibrate import laws as formula
 from steppe.catalog import Catalog
 from steppe.documents import Law, load_coefficient_set
-from steppe.resolve.refined_laws import RefinedLaws, number
+from steppe.plan.refined_laws import RefinedLaws, number
 
 RELATIVE = 1e-9
 SHAPES = 6  # drawn for each parameter set
@@ -81,7 +81,9 @@ def test_gemm(law: Law) -> None:
         params = refined(law).gemm(law.key, n, k)
         eager = microseconds("gemm", params, ("tokens", "unpadded"), Batch([m], [0]))
         near(eager, formula.gemm(law.params, m, n, k))
-        graph = microseconds("gemm", params, ("tokens", "unpadded"), Batch([m], [0]), pad_to_capture=True, capture_sizes=[m])
+        graph = microseconds(
+            "gemm", params, ("tokens", "unpadded"), Batch([m], [0]), pad_to_capture=True, capture_sizes=[m]
+        )
         near(graph, formula.gemm(law.params, m, n, k, padded=True))
 
 
@@ -91,7 +93,9 @@ def test_split_products_on_oblong_tiles() -> None:
     oblong = law.model_copy(update={"params": {**law.params, "tile_list": [[16, 256], [128, 64]], "tile_us": 9.0}})
     for m, n, k in shapes(law):
         params = refined(oblong).gemm(law.key, n, k)
-        got = microseconds("gemm", params, ("tokens", "unpadded"), Batch([m], [0]), pad_to_capture=True, capture_sizes=[m])
+        got = microseconds(
+            "gemm", params, ("tokens", "unpadded"), Batch([m], [0]), pad_to_capture=True, capture_sizes=[m]
+        )
         near(got, formula.gemm(oblong.params, m, n, k, padded=True))
 
 

@@ -421,7 +421,7 @@ def test_every_catalog_model_is_sized() -> None:
 
 
 def test_a_draft_of_its_own_is_recorded_as_not_sized() -> None:
-    speculative = {"method": "eagle3", "num_spec_tokens": 3, "draft": "eagle3-llama-3.1-8b-instruct"}
+    speculative = {"method": "eagle3", "num_spec_tokens": 3}
     r = resolution(dense(), speculative=speculative)
     from deployments import Magnitudes
 

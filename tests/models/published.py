@@ -27,6 +27,7 @@ QWEN3_235B = Published("235B", CARD)
 QWEN3_30B = Published("30.5B", CARD)
 KIMI_K2 = Published("1T", BADGE)
 LLAMA_33 = Published("70.6B", BADGE)
+QWEN3_4B = Published("4.0B", CARD)
 QWEN3_14B = Published("14.8B", CARD)
 QWEN25_7B = Published("7.61B", CARD)
 GLM_53_FLASH = Published("321B", "parameter badge of the checkpoint on huggingface.co", speculator=True)
@@ -156,7 +157,7 @@ PUBLISHED: dict[str, Published] = {
     "qwen2.5-14b-instruct": Published("14.7B", CARD),
     "qwen2.5-32b-instruct": Published("32.5B", CARD),
     "qwen2.5-72b-instruct": Published("72.7B", CARD),
-    "qwen3-4b": Published("4.0B", CARD),
+    "qwen3-4b": QWEN3_4B,
     "qwen3-14b": QWEN3_14B,
     "qwen3-14b-awq": QWEN3_14B,
     "qwen3-next-80b-a3b-instruct": Published("81B", BADGE, speculator=True),
@@ -169,6 +170,24 @@ PUBLISHED: dict[str, Published] = {
     "deepseek-v2-lite-chat": Published("15.7B", CARD),
     "deepseek-v2-chat": Published("236B", CARD),
     "kimi-linear-48b-a3b-instruct": Published("49B", BADGE),
+    "qwen3-4b-instruct-2507": QWEN3_4B,
+    "qwen3-4b-instruct-2507-fp8": QWEN3_4B,
+    "qwen3-4b-fp8": QWEN3_4B,
+    "qwen3-8b-fp8": Published("8.2B", CARD),
+    "qwen3-14b-fp8": QWEN3_14B,
+    "qwen3-vl-4b-instruct-fp8": Published("4.0B", "card of Qwen3-4B, its text decoder"),
+    "qwen3-vl-30b-a3b-instruct-fp8": QWEN3_30B,
+    "qwen3-coder-30b-a3b-instruct": QWEN3_30B,
+    "qwen3.6-27b": QWEN35_27B,
+    "qwen3.6-35b-a3b": QWEN35_35B,
+    "qwen3.8-27b": QWEN35_27B,
+    "qwen3.8-27b-fp8": QWEN35_27B,
+    "mistral-small-3.2-24b-instruct-2506": Published("24.0B", BADGE, outside=0.44),
+    # Per-layer embeddings (35 and 42 layers of 256 columns), a vision tower of 0.17 B and an audio tower of 0.3 B.
+    "gemma-4-e2b-it": Published("5.1B", CARD, outside=2.35 + 0.47),
+    "gemma-4-e4b-it": Published("8B", CARD, outside=2.82 + 0.47),
+    "gemma-4-31b-it": GEMMA4_31B,
+    "gemma-4-31b-it-fp8-dynamic": GEMMA4_31B,
     "glm-4.5-air": Published("106B", CARD),
     "glm-4.6": Published("357B", BADGE, speculator=True),
 }

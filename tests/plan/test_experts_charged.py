@@ -9,8 +9,8 @@ import pytest
 import steppe
 from steppe.catalog import Catalog
 from steppe.documents import ModelGraph, Node
-from steppe.resolve.plan_collectives import activation_bytes
-from steppe.resolve.plan_experts import lift_experts, moe_dp_funnel
+from steppe.plan.collectives import activation_bytes
+from steppe.plan.experts import lift_experts, moe_dp_funnel
 
 REFERENCE = ("h200-reference", "h200-engine")
 REFINED = (*REFERENCE, "h200-refined")

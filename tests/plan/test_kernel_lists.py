@@ -107,7 +107,8 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, tuple[float, list[str]]]]] = {
         LLAMA_8B,
         {
             "full_dense": stage(
-                32, norms(4096), "qkv 6144 x 4096; rope 20480; attention decode 32/8 x 128; attention prefill 32/8 x 128",
+                32, norms(4096), "qkv 6144 x 4096; rope 20480",
+                "attention decode 32/8 x 128; attention prefill 32/8 x 128",
                 "out 4096 x 4096; gate_up 28672 x 4096; activation 86016; down 4096 x 14336",
             ),
             **head(4096, 128256),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import made_documents as made
 import pytest
 import random_setups
@@ -64,6 +66,36 @@ def test_documents_as_they_stand(model: str, part: str, tp: int) -> None:
     if part == "part-eight" and model in ("indexed", "pooled"):
         pytest.skip("no backend for sparse latent layers before capability 9.0")
     setup = made.setup(model, part, tp=tp)
+    kernel = made.kernel(setup)
+    for step in STEPS:
+        compare(setup, kernel, step)
+
+
+LAYOUTS = {
+    "experts over two nodes, point to point": (
+        "mixture", {"tp": 4, "dp": 4, "enable_expert_parallel": True}, {"all2all_backend": "deepep_low_latency"}),
+    "experts over two nodes, gathered": ("latent", {"tp": 8, "dp": 2, "enable_expert_parallel": True}, {}),
+    "experts that do not divide": ("mixture", {"tp": 8, "enable_expert_parallel": True}, {}),
+    "experts cut over data parallel ranks": ("delta", {"tp": 2, "dp": 4}, {}),
+    "latent experts sent": (
+        "scan", {"tp": 2, "dp": 4, "enable_expert_parallel": True}, {"all2all_backend": "flashinfer_nvlink_two_sided"}),
+    "tensor parallel over two nodes": ("windows", {"tp": 16}, {}),
+    "context sharded": ("latent", {"tp": 8, "dcp": 4}, {"cp_kv_cache_interleave_size": 16}),
+    "context sharded, one exchange": ("latent", {"tp": 8, "dcp": 8}, {"dcp_comm_backend": "a2a"}),
+    "context of grouped heads sharded": ("plain", {"tp": 8, "dcp": 2}, {}),
+    "prefills split": ("latent", {"tp": 4, "pcp": 2}, {}),
+    "prefills split, context sharded": (
+        "indexed", {"tp": 2, "pcp": 2, "dcp": 4}, {"cache_dtype": "fp8_ds_mla"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("model", "parallel", "engine"), LAYOUTS.values(), ids=LAYOUTS)
+def test_layouts(model: str, parallel: dict[str, Any], engine: dict[str, Any]) -> None:
+    setup = made.setup(model, **parallel).run_with(**engine)
+    if "dcp" in parallel and model == "plain":  # more ranks than key-value heads
+        for node in setup.graph["layer_kinds"][0]["nodes"]:
+            if node["op"] == "Attention":
+                node["n_kv"] = 2
     kernel = made.kernel(setup)
     for step in STEPS:
         compare(setup, kernel, step)

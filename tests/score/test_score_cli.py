@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from steppe.score import build as score_build
-from steppe.score import memory as score_memory
 from steppe.cli import app
 from steppe.errors import DeploymentError, DocumentError
+from steppe.score import build as score_build
 from steppe.score.points import Built, Launch
 
 runner = CliRunner()
@@ -22,11 +21,6 @@ POINTS = """id,model,system,precision,isl,osl,concurrency_per_dp_rank,tp,tpot_ms
 a,openai/gpt-oss-120b,b200,fp4,1024,512,8,2,10,11
 b,openai/gpt-oss-120b,b200,fp4,1024,512,8,4,10,11
 """
-
-
-def kernel() -> Any:
-    size = SimpleNamespace(weights=15 * 2**30, total=22 * 2**30)
-    return SimpleNamespace(fixed_bytes=lambda: size)
 
 
 @pytest.fixture
@@ -70,11 +64,12 @@ def test_a_bad_file_is_an_error_the_command_line_reports(tmp_path: Path) -> None
     assert isinstance(result.exception, DocumentError)
 
 
-def test_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory(tmp_path: Path) -> None:
     path = tmp_path / "starts.csv"
-    path.write_text("model,gpu,tp,weights_gib,available_kv_gib\nQwen/Qwen3-32B,2x H100,2,15,50\n")
-    monkeypatch.setattr(score_memory, "_open", lambda start: kernel())
+    path.write_text("model,gpu,tp,weights_gib,available_kv_gib,checked\nQwen/Qwen3-32B,2x H100,2,30.59,34,yes\n")
     result = runner.invoke(app, ["score", str(path), "--memory", "--json"])
     assert json.loads(result.stdout)["summary"]["weights"]["passed"] == 1
-    assert "1 of 1 within the bar" in runner.invoke(app, ["score", str(path), "--memory"]).stdout
+    table = runner.invoke(app, ["score", str(path), "--memory"]).stdout
+    assert "weights, all rows: 1 of 1 within the bar" in table
+    assert max(map(len, table.splitlines())) <= 100
     assert runner.invoke(app, ["score", str(path), "--memory", "--plot", str(tmp_path)]).exit_code == 2

@@ -37,6 +37,9 @@ class Catalog:
         if not self.root.is_dir():
             raise DocumentError(f"{self.root}: no such folder; give the root of a catalog, or none at all")
 
+    def _described(self) -> str:
+        return "the embedded catalog" if self.root == EMBEDDED else str(self.root)
+
     def __repr__(self) -> str:
         return f"Catalog({str(self.root)!r})"
 
@@ -103,7 +106,10 @@ class Catalog:
 
         path = self.path(kind, name)
         if path is None:
-            return None, f"unknown {kind} '{name}' in {self.root}; {problems.suggestion(name, self.names(kind))}"
+            return (
+                None,
+                f"unknown {kind} '{name}' in {self._described()}; {problems.suggestion(name, self.names(kind))}",
+            )
         models: dict[str, Any] = {
             "chip": Chip,
             "fabric": Fabric,

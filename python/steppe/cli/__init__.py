@@ -48,5 +48,5 @@ def main() -> None:
     try:
         app()
     except Error as error:
-        sys.stderr.write(f"steppe: {error}\n")
+        sys.stderr.write(f"steppe: {str(error).replace('Kernel.build: ', '')}\n")
         sys.exit(2)

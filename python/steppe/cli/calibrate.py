@@ -9,7 +9,7 @@ import typer
 
 
 def _fail(message: str) -> typer.Exit:
-    typer.echo(message, err=True)
+    typer.echo(f"steppe: {message}", err=True)
     return typer.Exit(2)
 
 

@@ -123,7 +123,7 @@ def _of_kind(names: dict[str, list[str]], kind: str) -> list[str]:
 
 
 def _fail(error: Error) -> Any:
-    typer.echo(str(error), err=True)
+    typer.echo(f"steppe: {error}", err=True)
     raise typer.Exit(EXIT_PROBLEMS) from None
 
 

@@ -73,7 +73,8 @@ def rebuild(configs: Path) -> None:
 
 def write(graph: Graph, text: str, output: Path) -> Path:
     """The file the graph was written to: `output`, or <name>/graph.yaml in it where it is a folder."""
-    target = output / str(graph["name"]) / "graph.yaml" if output.is_dir() else output
+    folder = output.is_dir() or output.suffix not in (".yaml", ".yml", ".json")
+    target = output / str(graph["name"]) / "graph.yaml" if folder else output
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")

@@ -56,7 +56,7 @@ def memory(
     json_output: JSON = False,
     plot: PLOT = None,
 ) -> None:
-    """Size GPU memory: what a rank holds, what a request adds, and how many fit. Exit code 1 when the model does not."""
+    """Size GPU memory: what a rank holds, what a request adds, how many fit. Exit code 1 when the model does not."""
     kernel = open_kernel(
         file, model, hardware, pool=pool, tp=tp, dp=dp, pcp=pcp, dcp=dcp, ep=ep, fabric=fabric, engine=engine,
         engine_version=engine_version,
@@ -142,12 +142,12 @@ def _print(kernel: Kernel, report: dict[str, Any]) -> None:
     row("left for the KV cache", report["kv_budget_bytes"], style="bold")
     console.print(table)
     if report["does_not_fit"]:
-        console.print(f"[bold red]Does not fit.[/] {report['does_not_fit']}", highlight=False)
+        console.print(f"[bold red]{report['does_not_fit']}[/]", highlight=False)
         return
     capacity = report["capacity"]
     console.print(
-        f"{capacity['num_blocks']:,} blocks of {report['bytes_per_block']:,} bytes in {report['cache_groups']} group(s): "
-        f"{capacity['tokens']:,} tokens, {capacity['max_concurrency']:.2f}x requests of {capacity['max_model_len']:,}.",
+        f"{capacity['num_blocks']:,} blocks of {report['bytes_per_block']:,} bytes in "
+        f"{report['cache_groups']} group(s): {capacity['tokens']:,} tokens, {capacity['max_concurrency']:.2f}x requests of {capacity['max_model_len']:,}.",
         highlight=False,
     )
     requests = Table(box=SIMPLE_HEAD, title="One request", title_justify="left")

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from steppe._core import StepEstimate
     from steppe.kernel import Kernel
 
+NARROW = 72  # columns below which the resources are left out
 WIDE = 100  # columns from which the table also names the largest terms
 TYPICAL = ("1@1024", "16@1024", "64@2048", "256@2048", "p2048", "p8192", "64@2048+p2048")
 
@@ -70,12 +71,16 @@ def price(
     )  # fmt: skip
     given = steps_of(decode, prefill, step)
     priced: list[tuple[str, StepEstimate]] = []
+    budget = kernel.resolution.settings.max_num_batched_tokens
     for text in given or TYPICAL:
         try:
-            priced.append((text, kernel.step_time(parse_step(text))))
+            estimate = kernel.step_time(parse_step(text))
         except Error:
             if given:
-                raise  # a typical step may exceed a stated max_model_len; one asked for may not
+                raise  # a typical step may exceed the deployment's max_model_len; one asked for may not
+            continue
+        if given or estimate.tokens <= budget:
+            priced.append((text, estimate))
     if json_output:
         typer.echo(
             json.dumps({"deployment": kernel.resolved(), "steps": [_as_json(t, e) for t, e in priced]}, indent=2)
@@ -104,6 +109,8 @@ def _print_prices(kernel: Kernel, priced: list[tuple[str, StepEstimate]]) -> Non
     used = [name for name in RESOURCES if any(e.per_resource[name] for _, e in priced)]
     console = Console()
     wide = console.width >= WIDE
+    if console.width < NARROW:
+        used = []  # never cut a number: the time alone, and what it waits for
     table = Table(title=str(kernel)[1:-1], caption="milliseconds on one rank", title_justify="left", box=SIMPLE_HEAD)
     for name, side in (("step", "left"), ("tokens", "right"), ("ms", "right")):
         table.add_column(name, justify=side, no_wrap=True)  # type: ignore[arg-type]
@@ -118,6 +125,21 @@ def _print_prices(kernel: Kernel, priced: list[tuple[str, StepEstimate]]) -> Non
         table.add_row(text, f"{e.tokens:,}", f"{e.no_overlap / 1e6:.2f}", *resources, e.bottleneck, *most)
     console.print(table)
     console.print(rests_on(kernel))
+    if shortfall := does_not_fit(kernel):
+        console.print(f"[bold]Note:[/] {shortfall}", highlight=False)
+
+
+def does_not_fit(kernel: Kernel) -> str:
+    """Why the deployment would not start for want of memory; "" where it would."""
+    from steppe.memory import DoesNotFit
+
+    try:
+        kernel.kv_capacity()
+    except DoesNotFit as error:
+        return f"{error} (steppe memory shows the parts)"
+    except Error:
+        pass  # a model without caches has no capacity to size
+    return ""
 
 
 def largest_terms(e: StepEstimate, most: int = 2) -> str:

@@ -10,6 +10,8 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
+MEMORY_WIDTH = 100
+
 FileArgument = Annotated[Path, typer.Argument(help="CSV of serving points (docs/research/accuracy.md)")]
 MemoryOption = Annotated[bool, typer.Option("--memory", help="FILE holds start-ups: score memory instead")]
 JsonOption = Annotated[bool, typer.Option("--json", help="print rows, cells and summary as JSON")]
@@ -43,7 +45,9 @@ def score(
     if json_output:
         typer.echo(json.dumps(made, indent=2))
     else:
-        Console().print(table)
+        out = Console()
+        # Output that is no terminal counts as 80 columns, too few for the table of start-ups.
+        (out if out.is_terminal or not memory else Console(width=MEMORY_WIDTH)).print(table)
 
 
 def _serving(file: Path) -> tuple[list[Any], dict[str, object], Any, str]:
@@ -58,7 +62,9 @@ def _serving(file: Path) -> tuple[list[Any], dict[str, object], Any, str]:
 
 
 def _memory(file: Path) -> tuple[list[Any], dict[str, object], Any, str]:
-    from steppe.score.memory import measure, read_starts, report_json, terminal, to_markdown
+    from steppe.score.memory import measure, report_json
+    from steppe.score.memory_tables import terminal, to_markdown
+    from steppe.score.starts import read_starts
 
     rows = measure(read_starts(file))
     return rows, report_json(rows), terminal(rows), to_markdown(rows)

@@ -73,7 +73,9 @@ def path_text(path: KeyPath) -> str:
 def suggestion(word: str, known: Iterable[str], *, limit: int = 15) -> str:
     """What to write instead of `word`: the nearest known words, and all of them where they are few."""
     names = sorted(known)
-    near = difflib.get_close_matches(word, names, n=3, cutoff=0.6)
+    plain = {name.lower(): name for name in names}
+    asked = word.lower().rsplit("/", 1)[-1]  # a hub name states its owner
+    near = [plain[each] for each in difflib.get_close_matches(asked, plain, n=3, cutoff=0.6)]
     if not near and len(word) > 2:
         near = [name for name in names if word.lower() in name.lower()][:3]
     hint = f"did you mean {' or '.join(near)}?" if near else ""

@@ -73,9 +73,7 @@ def cache_layers(r: Resolution) -> CacheLayers:
     placed = [*_target_caches(r, blocks), *_own_draft_caches(r, blocks)]
     specs = tuple(spec for _, spec in placed)
     block_outer = any(cache.kind in ("compressed", "ring") for cache in r.graph.caches)
-    return CacheLayers(
-        specs, blocks.block_size, block_outer, shards(r, specs), tuple(layer for layer, _ in placed)
-    )
+    return CacheLayers(specs, blocks.block_size, block_outer, shards(r, specs), tuple(layer for layer, _ in placed))
 
 
 def _target_caches(r: Resolution, blocks: HybridBlocks) -> Iterator[Placed]:

@@ -210,6 +210,14 @@ def engine_buffer_bytes(r: Resolution) -> int:
     return max(gathers) + logits + max((_context_workspace(r, node) for node in nodes), default=0)
 
 
+def built_with_layers_bytes(r: Resolution) -> int:
+    """Of the engine's buffers, what layers reserve as they are built: the log of loaded weights includes it
+    (vllm/v1/attention/backends/mla/flashmla_sparse.py:728-783)."""
+    sparse = [node for node in _nodes(r) if node.op == "Attention" and node.kind == "sparse_mla"]
+    plain = [node for node in sparse if not node.role.endswith("index_scores") and not node.compress_ratio]
+    return max((_sparse_gather(r, node) for node in plain), default=0)
+
+
 # --- engine buffers -----------------------------------------------------------------------------------------------
 
 

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from steppe import _core
 from steppe.engine.v0_31.speculation import EAGLE_METHODS, MTP_METHODS, PARALLEL_BLOCK_METHODS
-from steppe.errors import DeploymentError
+from steppe.errors import DeploymentError, Error
 from steppe.memory.cache_layers import cache_layers, longest, uses_graph_draft
 from steppe.memory.capacity import KvCapacity, no_request, no_room
 from steppe.memory.fixed import FixedBytes, Lookup, compute_fixed_bytes, pre_snapshot_bytes
@@ -25,6 +25,8 @@ _LOOKAHEAD_METHODS = (*MTP_METHODS, *EAGLE_METHODS, "dspark", "draft_model")
 def _sized(pool: _core.CachePool | None, kind: str, tokens: int | ArrayLike) -> Any:
     """An int for one token count, an int64 array for several; `kind` names the pool's query."""
     one = isinstance(tokens, int | np.integer) and not isinstance(tokens, bool)
+    if isinstance(tokens, float | bool | str):
+        raise Error(f"tokens must be whole numbers, not {tokens!r}")
     if pool is None:
         return 0 if one else np.zeros(np.shape(tokens), dtype=np.int64)
     if one:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from steppe import _core
 from steppe.memory.groups import LayerGroup, bytes_per_block, form_groups
@@ -99,4 +100,4 @@ def pipeline_stages(layer_of: Sequence[int], layers: int, pp: int) -> list[tuple
     ends = [sum(counts[: stage + 1]) for stage in range(pp)]
     stage_of = [next((s for s, end in enumerate(ends) if layer < end), pp - 1) for layer in layer_of]
     bounds = [sum(stage < s for stage in stage_of) for s in range(pp + 1)]
-    return list(zip(bounds, bounds[1:], strict=False))
+    return list(pairwise(bounds))

@@ -140,7 +140,7 @@ def _grouped(r: Resolution, node: Node) -> tuple[Fraction, Fraction, Fraction]:
     matrices = 3 if node.gated else 2
     width = element_bytes(r, node)
     k = node.k or 0
-    one = matrices * (node.n or 0) * (node.latent_size or k) * width
+    one = matrices * width * _stored_elements(r, node, node.n or 0, node.latent_size or k)
     held, copies = expert_replicas(r.widths, node.experts or 0, r.settings.redundant_experts)
     shared = Fraction(0)
     if node.shared_experts:
@@ -149,6 +149,18 @@ def _grouped(r: Resolution, node: Node) -> tuple[Fraction, Fraction, Fraction]:
         if not (r.settings.sequence_parallel_moe and has_checkpoint_scales(r.graph)):
             shared /= r.widths.tp
     return shared, held * one, copies * one
+
+
+def _stored_elements(r: Resolution, node: Node, inner: int, hidden: int) -> Fraction:
+    """Elements of one matrix of a routed expert, over its tensor shards: MXFP4 kernels want each side a multiple of
+    their tile and the engine pads to it (vllm/model_executor/layers/fused_moe/oracle/mxfp4.py:731-800). Triton, which
+    serves Hopper, pads the inner width to 64; Marlin and TensorRT-LLM to 128, and the hidden width to 256."""
+    if served_dtype(r, node) != "mxfp4" or not has_checkpoint_scales(r.graph):
+        return Fraction(inner * hidden)
+    inner_tile, hidden_tile = (64, 1) if r.compute_capability[0] == 9 else (128, 256)
+    shards = 1 if r.widths.ep > 1 else r.widths.tp * r.widths.dp
+    a_shard = -(-inner // (shards * inner_tile)) * inner_tile
+    return Fraction(a_shard * shards * (-(-hidden // hidden_tile) * hidden_tile))
 
 
 def _extra(r: Resolution) -> int:

@@ -22,7 +22,7 @@ from steppe.models.families import FAMILIES
 from steppe.models.stack import fold
 
 #: Raised whenever the same config derives another graph.
-DERIVER_VERSION = 1
+DERIVER_VERSION = 2
 
 Graph = dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""A 16-bit graph as a quantized checkpoint of it is usually stored, where that checkpoint's own config is not at hand."""
+"""A 16-bit graph as a quantized checkpoint of it is usually stored, where that checkpoint's config is not at hand."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ def requantized(graph: ModelGraph, kind: str) -> ModelGraph:
 
 
 def follows_one_recipe(graph: ModelGraph, kind: str) -> bool:
-    """Whether recipes agree on what they quantize: FP8 always, integers in plain decoders only. Recipes for experts and
-    recurrent layers differ in what they leave at 16 bits."""
-    plain = not any(node.op in ("GroupedGEMM", "RecurrentUpdate") for layer in graph.layer_kinds for node in layer.nodes)
+    """Whether recipes agree on what they quantize: FP8 always, integers in plain decoders only. Recipes for experts,
+    recurrent layers and per-layer embeddings differ in what they leave at 16 bits."""
+    ops = {node.op for layer in graph.layer_kinds for node in layer.nodes}
+    plain = not graph.globals_.per_layer_embedding and not ops & {"GroupedGEMM", "RecurrentUpdate"}
     return kind == "fp8" or (kind in KINDS and plain)
 
 

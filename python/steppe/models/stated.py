@@ -132,6 +132,7 @@ _GLM_46: Stated = {
     "first_k_dense_replace": 3,
 }
 
+
 def _mistral_small_32() -> Stated:
     text = {**_dense("MistralForCausalLM", 5120, 32768, 40, (32, 8), 131072), "head_dim": 128}
     vision = {
@@ -206,9 +207,7 @@ STATED: dict[str, Stated] = {
     "Qwen/Qwen2.5-32B-Instruct": _qwen2(5120, 27648, 64, (40, 8), 152064),
     "Qwen/Qwen2.5-72B-Instruct": _qwen2(8192, 29568, 80, (64, 8), 152064),
     "Qwen/Qwen3-4B": _qwen3(2560, 9728, 36, (32, 8), 151936, tied=True, max_position_embeddings=40960),
-    "Qwen/Qwen3-4B-Instruct-2507": _qwen3(
-        2560, 9728, 36, (32, 8), 151936, tied=True, max_position_embeddings=262144
-    ),
+    "Qwen/Qwen3-4B-Instruct-2507": _qwen3(2560, 9728, 36, (32, 8), 151936, tied=True, max_position_embeddings=262144),
     "Qwen/Qwen3-14B": _qwen3(5120, 17408, 40, (40, 8), 151936, max_position_embeddings=40960),
     "Qwen/Qwen3-Coder-30B-A3B-Instruct": _QWEN3_CODER_30B,
     "mistralai/Mistral-Small-3.2-24B-Instruct-2506": _mistral_small_32(),

@@ -1,7 +1,7 @@
 """From a model as a log names it to a graph: the catalog's own, or one of the same architecture stored otherwise.
 
-A name is matched by the words of the catalog's names, whatever the organisation, case, punctuation and the suffixes that
-leave an architecture as it is. A word that may change it (a pruned or merged model) matches nothing.
+A name is matched by the words of the catalog's names, whatever the organisation, case, punctuation and the suffixes
+that leave an architecture as it is. A word that may change it (a pruned or merged model) matches nothing.
 """
 
 from __future__ import annotations

@@ -37,6 +37,12 @@ BEFORE_GRAPHS: Final[Release] = (0, 16, 0)
 ANY_RELEASE: Final = (BEFORE_GRAPHS, (0, 25, 0), (0, 27, 0), NEWEST)
 ANY_TOKENS: Final = (1, 3, 8)
 _DTYPES: Final = {"bf16": "bfloat16", "fp16": "float16", "half": "float16"}
+_DTYPE_UNSEEN: Final = r"(kv|cache)[ -](cache )?dtype[^;|]*not (seen|stated)"
+_DTYPE_ASSUMED: Final = r"assuming [^;|]*(fp8|bf16|int8)"
+_DRAFT_UNSEEN: Final = r"speculat\w*[^;|]*(not (seen|stated)|cut off)"
+_DRAFT_ASSUMED: Final = r"assuming [^;|]*\b(mtp|eagle|draft)"
+_BUDGET: Final = r"\bbudget [^=|]*\bweights\b[^=|]*\bact\b"
+_BUDGET_WITH_GRAPHS: Final = r"\bbudget [^=|]*\bgraphs?\b"
 _NO_DRAFT: Final = ("", "none", "no", "off", "false")
 
 
@@ -134,11 +140,9 @@ def _has(checkpoint: Checkpoint, op: str) -> bool:
 
 def _check_seen(start: Start) -> None:
     """Refuse what a note says was given but not seen."""
-    stated_dtype, stated_draft = start.text("kv_cache_dtype"), start.text("speculative").lower()
-    if not stated_dtype and start.noted(r"(kv|cache)[ -](cache )?dtype[^;|]*not (seen|stated)|assuming [^;|]*(fp8|bf16|int8)"):
+    if not start.text("kv_cache_dtype") and (start.noted(_DTYPE_UNSEEN) or start.noted(_DTYPE_ASSUMED)):
         raise DeploymentError("cache dtype given but not seen")
-    unseen = r"speculat\w*[^;|]*(not (seen|stated)|cut off)|assuming [^;|]*\b(mtp|eagle|draft)"
-    if not stated_draft and start.noted(unseen):
+    if not start.text("speculative") and (start.noted(_DRAFT_UNSEEN) or start.noted(_DRAFT_ASSUMED)):
         raise DeploymentError("speculation given but not seen")
 
 
@@ -179,7 +183,7 @@ def _release(start: Start, assumed: list[str]) -> Release | None:
     stated = start.text("engine_version")
     if stated:
         return parse_release(stated)
-    if start.noted(r"\bbudget\b.*weights.*\bact\b") and start.noted(r"\bgraphs? -?\d"):
+    if start.noted(_BUDGET) and not start.noted(_BUDGET_WITH_GRAPHS):
         assumed.append(f"a release before {GRAPHS_IN_BUDGET[0]}.{GRAPHS_IN_BUDGET[1]}: its budget leaves graphs out")
         return BEFORE_GRAPHS
     return None

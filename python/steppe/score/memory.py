@@ -1,334 +1,324 @@
 """Scores memory on measured start-ups: what the engine logged, against what is sized here.
 
-Three questions, each asked of the rows that state what it needs (docs/research/accuracy.md):
+Three questions, each asked of the rows that state what it needs (docs/research/memory.md):
 
-* `request`: bytes one longest request holds, from the logged memory for the cache and concurrency (or tokens);
+* `request`: cache one longest request holds, from the memory stated for the cache and the concurrency (or tokens); with
+  it the tokens, the concurrency and the longest request that this memory makes;
 * `weights`: bytes loaded a rank;
-* `capacity`: memory left for the cache, from part, utilization and layout.
+* `capacity`: memory left for the cache, or the concurrency it makes, from part, utilization and layout.
 
-Blank cells are not guessed: a row without what a question needs does not answer it.
+Blank cells are not guessed (`steppe.score.launches`): a row without what a question needs does not answer it.
 """
 
 from __future__ import annotations
 
-import csv
-import math
-import os
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from steppe.errors import DeploymentError, DocumentError, Error
+from steppe.engine.releases import TOKENS_AT_LENGTH
+from steppe.errors import DeploymentError, Error
+from steppe.score.launches import Launch, World, launch_of
+from steppe.score.sizing import GIB, Sized, left_for_cache, size
+from steppe.score.starts import Start
 
-GIB = float(2**30)
-QUESTIONS = ("request", "weights", "capacity")
-BARS = {"request": 0.01, "weights": 0.02, "capacity": 0.05}  # relative
-CAPACITY_GIB = 0.7  # or this much, whichever is wider
+QUESTIONS: Final = ("request", "weights", "capacity")
+BARS: Final = {"request": 0.01, "weights": 0.02, "capacity": 0.05}  # relative
+CAPACITY_GIB: Final = 0.7  # or this much, whichever is wider
+AGREE: Final = 0.01  # worlds whose answers lie this close give one answer
+SIXTEEN_BITS: Final = 0.8  # of what 16-bit attention layers alone would take: below it a cache was not 16-bit
+EIGHT_BITS: Final = 0.49  # of the same: what no 8-bit cache is below
 
-# First match decides. `{q}` is the suffix of the row's quantization, `{1}` what the pattern's group matched. A model
-# the catalog lacks may stand under one of the same cache geometry (`~`): such a row answers the request question alone.
-MODELS: tuple[tuple[str, str], ...] = (
-    (r"llama.?3\.[13]-?.?70b.*fp8", "llama-3.1-70b-instruct-fp8"),
-    (r"qwen3\.[568]-27b", "~qwen3.5-27b"),  # 16 full layers of 4 heads of 256, 48 delta-net layers
-    (r"minimax-m2\.7-awq", "~minimax-m2.7"),
-    (r"qwen3-coder-30b-a3b", "qwen3-30b-a3b{q}"),
-    (r"qwen3-14b-awq", "~qwen3-14b"),
-    (r"qwen3-(4|14)b", "qwen3-{1}b{q}"),
-    (r"kimi-linear-48b", "~kimi-linear-48b-a3b-instruct"),
-    (r"glm-4\.6", "glm-4.6{q}"),
-    (r"llama.?3\.[13]-?.?70b", "llama-3.1-70b-instruct{q}"),
-    (r"llama.?3\.1.?8b", "llama-3.1-8b-instruct{q}"),
-    (r"qwen3-(0\.6|1\.7|8|32)b(?!-awq)", "qwen3-{1}b{q}"),
-    (r"qwen3-vl-30b-a3b", "qwen3-vl-30b-a3b-instruct{q}"),
-    (r"qwen3-vl-4b", "qwen3-vl-4b-instruct{q}"),
-    (r"minimax-m2\.(5|7)(?!-awq)", "minimax-m2.{1}{q}"),
-    (r"gpt-oss-(20|120)b", "gpt-oss-{1}b"),
-    (r"glm-5\.2-nvfp4", "glm-5.2-nvfp4"),
-    (r"glm-5\.3$", "glm-5.3{q}"),
-    (r"nemotron-3\.5-lightning", "nemotron-3.5-lightning-30b-a3b-nvfp4"),
-    (r"qwen3\.6-35b-a3b-nvfp4", "qwen3.6-35b-a3b-nvfp4"),
-)
-SUFFIX = {"": "", "none": "", "fp8": "-fp8", "nvfp4": "-nvfp4", "mxfp4": ""}
-NATIVE_FP8 = ("minimax-m2.5-fp8", "minimax-m2.7-fp8")  # the checkpoint is FP8 as it comes
-PARTS = (
-    (r"\bH100\b", "h100"),
-    (r"\bH200\b", "h200"),
-    (r"\bB200\b", "b200"),
-    (r"\bB300\b", "b300"),
-    (r"\bL40S\b", "l40s"),
-    (r"\bRTX PRO 6000\b|97,887 MiB", "rtx-pro-6000"),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """One logged start-up, as far as it is stated: settings as text, figures as numbers, None where blank."""
-
-    line: int
-    model: str
-    values: dict[str, str]
-
-    def text(self, name: str) -> str:
-        """A cell, empty where blank."""
-        return self.values.get(name, "").strip()
-
-    def number(self, name: str) -> float | None:
-        """A figure, None where blank. Raises DocumentError when the cell is not a number."""
-        text = self.text(name)
-        if not text:
-            return None
-        try:
-            return float(text)
-        except ValueError:
-            raise DocumentError(f"line {self.line}: column {name} must be a number, not {text!r}") from None
-
-    @property
-    def tp(self) -> int | None:
-        """Stated width; 1 for a log of one GPU."""
-        stated = self.number("tp")
-        if stated is not None:
-            return int(stated)
-        return 1 if re.match(r"(1x|one) ", self.text("gpu")) else None
+SizeOf = Callable[[Launch, World], Sized]
+LeftOf = Callable[[Launch, World], float]
 
 
 @dataclass(slots=True)
-class Sized:
-    """What one start-up answers: question -> (sized, logged) in GiB; or why it answers nothing."""
+class Row:
+    """One start-up and what was made of it.
+
+    `figures`: name -> (predicted, measured). `answers`: question -> the name of the figure that judges it. `without`:
+    question -> why it is not answered. `candidates`: request GiB of every launch the row may be, where they differ, to
+    be held against `logged_request`.
+    """
 
     start: Start
-    answers: dict[str, tuple[float, float]] = field(default_factory=dict)
-    refused: str | None = None
+    model: str = ""
+    figures: dict[str, tuple[float, float]] = field(default_factory=dict)
+    answers: dict[str, str] = field(default_factory=dict)
+    without: dict[str, str] = field(default_factory=dict)
+    candidates: list[float] = field(default_factory=list)
+    logged_request: float | None = None
+    assumed: list[str] = field(default_factory=list)
 
     def error(self, question: str) -> float:
         """Signed relative error of an answer."""
-        sized, logged = self.answers[question]
-        return sized / logged - 1
+        return self.figure_error(self.answers[question])
+
+    def figure_error(self, name: str) -> float:
+        """Signed relative error of a figure."""
+        predicted, measured = self.figures[name]
+        return predicted / measured - 1
 
     def passes(self, question: str) -> bool:
         """Whether an answer is within its bar."""
-        sized, logged = self.answers[question]
-        slack = BARS[question] * abs(logged)
-        if question == "capacity":
+        name = self.answers[question]
+        predicted, measured = self.figures[name]
+        slack = BARS[question] * abs(measured)
+        if name == "available_kv_gib":
             slack = max(slack, CAPACITY_GIB)
-        return abs(sized - logged) <= slack
+        return abs(predicted - measured) <= slack
+
+    @property
+    def main(self) -> str | None:
+        """The question a row is judged by: the first one it answers."""
+        return next((question for question in QUESTIONS if question in self.answers), None)
+
+    @property
+    def unanswered(self) -> str | None:
+        """Why the row answers nothing; None where it answers something."""
+        if self.answers:
+            return None
+        return next((self.without[q] for q in QUESTIONS if q in self.without), "states no figure to compare")
 
 
-def read_starts(path: str | os.PathLike[str]) -> list[Start]:
-    """Start-ups of a CSV file. Raises DocumentError when it cannot be read or is not of the layout."""
-    file = Path(path)
+def measure(starts: Iterable[Start], sized: SizeOf = size, left: LeftOf = left_for_cache) -> list[Row]:
+    """Size every start-up; a row that does not say enough keeps the reason."""
+    return [_row(start, sized, left) for start in starts]
+
+
+def _row(start: Start, sized: SizeOf, left: LeftOf) -> Row:
+    row = Row(start)
     try:
-        reader = csv.DictReader(file.read_text(encoding="utf-8-sig").splitlines())
-    except (OSError, UnicodeDecodeError) as error:
-        raise DocumentError(f"{file}: cannot be read: {error}") from error
-    missing = [name for name in ("model", "gpu", "available_kv_gib") if name not in (reader.fieldnames or ())]
-    if missing:
-        raise DocumentError(f"{file}: no column {', '.join(missing)}; a file of start-ups needs them")
-    return [Start(reader.line_num, row["model"] or "", {k: v or "" for k, v in row.items() if k}) for row in reader]
-
-
-def model_of(start: Start) -> tuple[str, bool]:
-    """The catalog's name of the model, and whether it is that model or one of the same cache geometry.
-
-    Raises DeploymentError where there is neither.
-    """
-    name = start.model.rsplit("/", 1)[-1].lower()
-    stated = start.text("quantization").lower().split(" ")
-    kind = next((k for k in ("nvfp4", "fp8", "mxfp4", "none") if k in stated), "" if stated == [""] else "other")
-    for pattern, target in MODELS:
-        found = re.search(pattern, name)
-        if not found:
-            continue
-        itself = not target.startswith("~") and not ("{q}" in target and kind == "other")
-        made = target.removeprefix("~").replace("{q}", SUFFIX.get(kind, ""))
-        if found.groups():
-            made = made.replace("{1}", found.group(1))
-        return (made.removesuffix("-fp8") if made in NATIVE_FP8 else made), itself
-    raise DeploymentError(f"{start.model}: not in the catalog")
-
-
-def part_of(start: Start) -> str | None:
-    """The catalog's name of the part, None where the row's is not in it."""
-    return next((name for pattern, name in PARTS if re.search(pattern, start.text("gpu"))), None)
-
-
-def _engine(start: Start) -> dict[str, Any]:
-    engine: dict[str, Any] = {}
-    dtype = re.sub(r"^auto.*", "auto", start.text("kv_cache_dtype"))
-    if dtype:
-        engine["cache_dtype"] = {"bf16": "bfloat16"}.get(dtype, dtype)
-    for key in ("max_model_len", "max_num_batched_tokens"):
-        value = start.number(key)
-        if value is not None:
-            engine[key] = int(value)
-    utilization = start.number("gpu_memory_utilization")
-    if utilization is not None:
-        engine["gpu_memory_utilization"] = utilization
-    if start.text("enforce_eager").lower() in ("true", "yes"):
-        engine["cudagraph_mode"] = "NONE"
-    drafting = start.text("speculative").lower()
-    if drafting and drafting != "none":
-        found = re.fullmatch(r"mtp (\d+).*", drafting)
-        if not found:
-            raise DeploymentError(f"speculation {drafting!r} is not sized from a log line")
-        engine["speculative"] = {"method": "mtp", "num_spec_tokens": int(found.group(1))}
-    return engine
-
-
-def documents(start: Start) -> list[dict[str, Any]]:
-    """Scenario and deployment of a start-up. Raises DeploymentError where the row does not say enough."""
-    model, tp = model_of(start)[0], start.tp
-    if tp is None:
-        raise DeploymentError("tp is not stated")
-    if (start.number("pp") or 1) > 1:
-        raise DeploymentError("pipeline stages are not sized")
-    dp = int(start.number("dp") or 1)
-    part = part_of(start) or "h100"  # where the part is unknown only what does not depend on it is asked
-    nodes = -(-tp * dp // 8)
-    cluster: dict[str, Any] = {"hardware": part, "nodes": nodes, "gpus_per_node": 8}
-    if nodes > 1:
-        cluster["fabric"] = "ib-ndr-400"
-    parallel = {"tp": tp, "pp": 1, "dp": dp, "enable_expert_parallel": start.text("ep") == "on"}
-    name = f"{model} on {part}"
-    return [
-        {
-            "kind": "Scenario",
-            "name": name,
-            "model": model,
-            "coefficients": [f"{part}-{kind}" for kind in ("reference", "engine", "refined")],
-            "engine_version": "0.31.0",
-            "cluster": cluster,
-        },
-        {
-            "kind": "Deployment",
-            "name": name,
-            "pools": [{"role": "colocated", "nodes": nodes, "parallel": parallel, "engine": _engine(start)}],
-        },
-    ]
-
-
-def _open(start: Start) -> Any:
-    import tempfile
-
-    import yaml
-
-    import steppe
-
-    with tempfile.TemporaryDirectory(prefix="steppe-score-") as folder:
-        path = Path(folder) / "deployment.yaml"
-        path.write_text(yaml.safe_dump_all(documents(start), sort_keys=False), encoding="utf-8")
-        return steppe.open(path)
-
-
-def answers(start: Start, kernel: Any) -> dict[str, tuple[float, float]]:
-    """(sized, logged) GiB of every question the row states enough for."""
-    found: dict[str, tuple[float, float]] = {}
-    available, length = start.number("available_kv_gib"), start.number("max_model_len")
-    concurrency, tokens = start.number("max_concurrency"), start.number("kv_tokens")
-    if available and available > 0 and length and (concurrency or tokens):
-        logged = available / (concurrency if concurrency else (tokens or 0) / length)
-        found["request"] = kernel.memory.sequence_startup_bytes() / GIB, logged
-    itself, weights = model_of(start)[1], start.number("weights_gib")
-    if weights and itself:
-        found["weights"] = kernel.fixed_bytes().weights / GIB, weights
-    if available is not None and itself and part_of(start) and start.number("gpu_memory_utilization"):
-        found["capacity"] = left_for_cache(kernel) / GIB, available
-    return found
-
-
-def left_for_cache(kernel: Any) -> float:
-    """Bytes of the budget that nothing else holds; negative where the model does not fit."""
-    resolution = kernel.resolution
-    budget = math.ceil(resolution.chip.memory_gib * GIB * resolution.settings.gpu_memory_utilization)
-    return float(budget - (kernel.fixed_bytes().total - kernel.pre_snapshot_bytes()))
-
-
-def measure(starts: Iterable[Start], build: Callable[[Start], Any] | None = None) -> list[Sized]:
-    """Size every start-up; those that cannot be become rows with the reason."""
-    rows: list[Sized] = []
-    for start in starts:
-        row = Sized(start)
+        launch = launch_of(start)
+        row.model, row.assumed = launch.checkpoint.name, list(launch.assumed)
+        made = sized(launch, launch.worlds[0])
+    except Error as error:
+        row.without = dict.fromkeys(QUESTIONS, _short(error))
+        return row
+    for question, ask in (("request", _request), ("weights", _weights)):
         try:
-            row.answers = answers(start, (build or _open)(start))
+            ask(row, launch, made, sized)
         except Error as error:
-            row.refused = str(error)
-        rows.append(row)
-    return rows
+            row.without[question] = _short(error)
+    try:
+        _capacity(row, launch, made, left)
+    except Error as error:
+        row.without["capacity"] = _short(error)
+    return row
 
 
-def totals(rows: Sequence[Sized]) -> dict[str, dict[str, Any]]:
-    """By question: answers, how many pass, median and largest absolute error in percent."""
+# --- questions ----------------------------------------------------------------------------------------------------
+
+
+def _request(row: Row, launch: Launch, made: Sized, sized: SizeOf) -> None:
+    start = row.start
+    available, needed = start.number("available_kv_gib"), start.needed_gib
+    concurrency = logged_concurrency(start, launch, made)
+    asked = available is not None and available > 0 and (concurrency or start.estimated_len)
+    if not asked and not needed:
+        _length_from_tokens(row, launch, made, sized)
+        return
+    if available and concurrency:
+        row.logged_request = available / concurrency
+    _check_worlds(row, launch, made, sized)
+    if needed:
+        row.figures["needed_gib"] = made.request_bytes / GIB, needed
+        row.answers["request"] = "needed_gib"
+    if not asked or available is None:
+        return
+    if start.estimated_len:
+        row.figures["max_len"] = made.longest(available * GIB), start.estimated_len
+        row.answers.setdefault("request", "max_len")
+    if concurrency:
+        logged = available / concurrency
+        _check_sixteen_bits(launch, made, logged)
+        row.figures["request_gib"] = made.request_bytes / GIB, logged
+        row.answers["request"] = "request_gib"
+        row.figures["max_concurrency"] = made.concurrency(available * GIB), concurrency
+        if start.number("kv_tokens") and made.length and _tokens_at_length(launch, made):
+            tokens = made.concurrency(available * GIB) * made.length
+            row.figures["kv_tokens"] = int(tokens), start.number("kv_tokens") or 0.0
+
+
+def _length_from_tokens(row: Row, launch: Launch, made: Sized, sized: SizeOf) -> None:
+    """An auto-fitted length beside the logged tokens alone: the longest request these tokens' blocks serve."""
+    start, tokens = row.start, row.start.number("kv_tokens")
+    if not (tokens and start.noted(r"auto-?fit")):
+        raise DeploymentError("memory for the cache or concurrency not stated")
+    fitted = start.count("max_model_len")
+    if not fitted or not made.length:
+        raise DeploymentError("the fitted length is not stated")
+    _check_worlds(row, launch, made, sized)
+    pool = tokens / made.length * made.request_bytes
+    row.figures["max_len"] = made.longest(pool), fitted
+    row.answers["request"] = "max_len"
+
+
+def _weights(row: Row, launch: Launch, made: Sized, sized: SizeOf) -> None:
+    weights = row.start.number("weights_gib")
+    if not weights:
+        raise DeploymentError("weights not stated")
+    if not launch.checkpoint.weighed or not launch.drafter_weighed:
+        raise DeploymentError("how this checkpoint stores its weights is not known")
+    _check_loader(row, launch)
+    row.figures["weights_gib"] = made.weights / GIB, weights
+    row.answers["weights"] = "weights_gib"
+
+
+def _check_loader(row: Row, launch: Launch) -> None:
+    """Refuse what loads weights in a way of its own. Raises DeploymentError."""
+    if launch.parallel["pp"] > 1:
+        raise DeploymentError("weights of pipeline stages are not sized")
+    if row.start.noted(r"\b(fork|patched)\b"):
+        raise DeploymentError("a fork or a patched engine: how it loads weights is not known")
+
+
+def _capacity(row: Row, launch: Launch, made: Sized, left: LeftOf) -> None:
+    start, available = row.start, row.start.number("available_kv_gib")
+    concurrency = start.number("max_concurrency")
+    if start.kv_by_bytes:
+        raise DeploymentError("the cache was sized by bytes, not from the part")
+    if start.number("gpu_memory_utilization") is None:
+        raise DeploymentError("utilization not stated")
+    if launch.part is None:
+        raise DeploymentError("part not stated, or not known")
+    if not launch.checkpoint.weighed or not launch.drafter_weighed:
+        raise DeploymentError("how this checkpoint stores its weights is not known")
+    _check_loader(row, launch)
+    if start.noted("other processes share"):
+        raise DeploymentError("other processes share the part")
+    if launch.release is None:
+        raise DeploymentError("release not stated: it decides what the profile holds")
+    if available is None and not concurrency:
+        raise DeploymentError("neither memory for the cache nor a concurrency stated")
+    free = left(launch, launch.worlds[0])
+    if available is not None:
+        row.figures["available_kv_gib"] = free / GIB, available
+        row.answers["capacity"] = "available_kv_gib"
+    elif concurrency:
+        row.figures["max_concurrency"] = made.concurrency(max(0.0, free)), concurrency
+        row.answers["capacity"] = "max_concurrency"
+
+
+# --- what a row may have been ---------------------------------------------------------------------------------------
+
+
+def logged_concurrency(start: Start, launch: Launch, made: Sized) -> float | None:
+    """Longest requests the log says fit. Tokens over length have more digits, where the release prints them so and the
+    two agree; else the printed concurrency."""
+    tokens, printed, length = start.number("kv_tokens"), start.number("max_concurrency"), made.length
+    if not tokens or not length:
+        return printed
+    exact = tokens / length
+    if printed is None:
+        return exact if _tokens_at_length(launch, made) else None
+    return exact if abs(exact - printed) <= 0.0051 else printed
+
+
+def _tokens_at_length(launch: Launch, made: Sized) -> bool:
+    """Whether the log's tokens are concurrency x length: so in recent releases, and in any with one cache group."""
+    return made.groups == 1 or all(world.release >= TOKENS_AT_LENGTH for world in launch.worlds)
+
+
+def _check_worlds(row: Row, launch: Launch, made: Sized, sized: SizeOf) -> None:
+    """Refuse a row whose unstated settings change the answer by more than 1 %. Raises DeploymentError naming them."""
+    first = launch.worlds[0]
+    sizes = {first: made.request_bytes}
+    for world in launch.worlds[1:]:
+        try:
+            sizes[world] = sized(launch, world).request_bytes
+        except Error:  # a launch the engine refuses is not the one that was logged
+            continue
+    axes = {
+        "release": "release",
+        "part": "part",
+        "tokens": "number of drafted tokens",
+        "caches_prefixes": "prefix caching",
+    }
+    unsaid = []
+    for axis, words in axes.items():
+        others = [size for world, size in sizes.items() if getattr(world, axis) != getattr(first, axis)]
+        if axis == "caches_prefixes":  # a release of its own decides it, too
+            others = [size for world, size in sizes.items() if world.release == first.release
+                      and world.caches_prefixes != first.caches_prefixes]  # fmt: skip
+        if any(abs(size / sizes[first] - 1) > AGREE for size in others):
+            unsaid.append(words)
+    if unsaid:
+        row.candidates = sorted({round(size / GIB, 4) for size in sizes.values()})
+        low, high = row.candidates[0], row.candidates[-1]
+        raise DeploymentError(f"{', '.join(unsaid)} not stated: {low:.2f} to {high:.2f} GiB a request")
+
+
+def _check_sixteen_bits(launch: Launch, made: Sized, logged: float) -> None:
+    """Refuse a row that leaves the cache dtype blank and cannot have run the default: its attention layers alone would
+    take more than the log leaves a request, and half of that would not."""
+    stated = launch.start.text("kv_cache_dtype").lower()
+    if (stated and not stated.startswith("auto")) or "cache_dtype" in launch.engine or not made.length:
+        return
+    least = made.memory.sequence_variable_bytes(made.length) / GIB
+    if EIGHT_BITS * least <= logged < SIXTEEN_BITS * least:
+        raise DeploymentError(f"cache dtype not stated, and 16 bits would take {least:.1f} of {logged:.1f} GiB")
+
+
+def _short(error: Error) -> str:
+    """One line of a refusal: without the rule's code and source, and without the model's own name."""
+    return str(error).split(" [")[0].split("\n")[0].rstrip(".")
+
+
+# --- totals ---------------------------------------------------------------------------------------------------------
+
+
+def totals(rows: Sequence[Row], *, checked: bool = False) -> dict[str, dict[str, Any]]:
+    """By question: answers, how many pass, median and largest absolute error as fractions. `checked`: of the rows whose
+    own figures agree alone."""
     made: dict[str, dict[str, Any]] = {}
     for question in QUESTIONS:
         asked = [row for row in rows if question in row.answers]
-        errors = sorted(100 * abs(row.error(question)) for row in asked)
+        if checked:
+            asked = [row for row in asked if row.start.text("checked").lower() == "yes"]
+        errors = sorted(abs(row.error(question)) for row in asked)
         made[question] = {
             "answered": len(asked),
             "passed": sum(row.passes(question) for row in asked),
-            "median": errors[len(errors) // 2] if errors else None,
-            "largest": errors[-1] if errors else None,
+            "median_error": errors[len(errors) // 2] if errors else None,
+            "largest_error": errors[-1] if errors else None,
         }
     return made
 
 
-def report_json(rows: Sequence[Sized]) -> dict[str, object]:
+def report_json(rows: Sequence[Row]) -> dict[str, object]:
     """Rows, in file order, and totals by question."""
-    listed = [
-        {
-            "line": row.start.line,
-            "model": row.start.model,
-            "gpu": row.start.text("gpu"),
-            "refused": row.refused,
-            "checked": row.start.text("checked"),
-            **{q: {"sized_gib": s, "logged_gib": m, "passes": row.passes(q)} for q, (s, m) in row.answers.items()},
-        }
-        for row in rows
-    ]
-    return {"rows": listed, "summary": totals(rows)}
+    summary: dict[str, object] = {
+        "rows": len(rows),
+        "answered": sum(row.main is not None for row in rows),
+        "unanswered": sum(row.main is None for row in rows),
+        **totals(rows),
+        "checked": totals(rows, checked=True),
+    }
+    return {"rows": [_row_json(row) for row in rows], "summary": summary}
 
 
-def _line(row: Sized) -> list[str]:
-    cells = [str(row.start.line), row.start.model, row.start.text("gpu"), row.start.text("checked")]
-    for question in QUESTIONS:
-        if question in row.answers:
-            sized, logged = row.answers[question]
-            mark = "" if row.passes(question) else " !"
-            cells.append(f"{sized:.2f} / {logged:.2f} ({100 * row.error(question):+.1f} %){mark}")
-        else:
-            cells.append("-")
-    return [*cells, row.refused or ""]
-
-
-HEADINGS = ("line", "model", "GPU", "checked", "GiB a request", "weights GiB", "left for cache GiB", "refused")
-
-
-def _summary_lines(rows: Sequence[Sized]) -> list[str]:
-    lines = []
-    for question, t in totals(rows).items():
-        line = f"{question}: {t['passed']} of {t['answered']} within the bar"
-        lines.append(
-            line + (f", median error {t['median']:.2f} %, largest {t['largest']:.1f} %" if t["answered"] else "")
-        )
-    return lines
-
-
-def terminal(rows: Sequence[Sized]) -> Any:
-    """Sized / logged of every row, then totals, for `rich.print`."""
-    from rich.console import Group
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title="Memory on measured start-ups: sized / logged, ! where outside the bar")
-    for heading in HEADINGS:
-        table.add_column(heading, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in _line(row)))
-    return Group(table, *(Text(line) for line in _summary_lines(rows)))
-
-
-def to_markdown(rows: Sequence[Sized]) -> str:
-    """The same as Markdown, for the accuracy page."""
-    out = ["| " + " | ".join(HEADINGS) + " |", "|" + "---|" * len(HEADINGS)]
-    out += ["| " + " | ".join(cell.replace("|", "/") for cell in _line(row)) + " |" for row in rows]
-    return "\n".join([*out, "", *_summary_lines(rows)]) + "\n"
+def _row_json(row: Row) -> dict[str, object]:
+    start = row.start
+    figures: dict[str, object] = {}
+    for name, (predicted, measured) in row.figures.items():
+        figures[f"predicted_{name}"] = predicted
+        figures[f"measured_{name}"] = measured
+    return {
+        "line": start.line,
+        "source": start.text("source"),
+        "model": start.model,
+        "sized_as": row.model or None,
+        "gpu": start.text("gpu"),
+        "checked": start.text("checked"),
+        **figures,
+        "error": row.error(row.main) if row.main else None,
+        "errors": {question: row.error(question) for question in row.answers},
+        "passes": {question: row.passes(question) for question in row.answers},
+        "not_answered": {q: reason for q, reason in row.without.items() if q not in row.answers},
+        "request_gib_candidates": row.candidates,
+        "logged_request_gib": row.logged_request,
+        "assumed": row.assumed,
+        "unanswered": row.unanswered,
+    }

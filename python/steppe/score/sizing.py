@@ -11,6 +11,7 @@ from steppe.documents.bundle import Bundle
 from steppe.engine.releases import GRAPHS_IN_BUDGET
 from steppe.errors import CoefficientError, DeploymentError
 from steppe.memory import Memory
+from steppe.memory.fixed import built_with_layers_bytes
 from steppe.memory.weights import rank_weights
 from steppe.resolve.choices import resolve
 from steppe.resolve.coefficients import Coefficients, Scope
@@ -48,8 +49,8 @@ class Sized:
 
     @property
     def weights(self) -> int:
-        """Weights loaded."""
-        return rank_weights(self.resolution).total
+        """Weights as the log counts them: with the buffers that layers reserve as they are built."""
+        return rank_weights(self.resolution).total + built_with_layers_bytes(self.resolution)
 
     @property
     def length(self) -> int | None:
@@ -60,7 +61,8 @@ class Sized:
         """Longest requests in so many bytes, as the engine logs it: whole blocks over the blocks of a request."""
         pool = self.memory.pool
         assert pool is not None
-        return int(available) // self.memory.bytes_per_block / pool.startup_blocks()
+        blocks: int = pool.startup_blocks()
+        return int(available) // self.memory.bytes_per_block / blocks
 
     def longest(self, available: float) -> int:
         """Tokens of the longest request that fits so many bytes, at most max_model_len."""
@@ -140,7 +142,7 @@ def _resolution(launch: Launch, world: World) -> Resolution:
 
 
 def _chip(part: Part) -> Chip:
-    """The catalog's chip, else one of which only memory and compute capability are that part's: nothing else is read."""
+    """The catalog's chip, else one with that part's memory and compute capability: nothing else is read."""
     if part.chip:
         return Catalog().chip(part.chip)
     facts = {"memory_gib": part.memory_gib, "compute_capability": part.capability}

@@ -94,7 +94,7 @@ class Start:
     @property
     def refused(self) -> bool:
         """The engine refused to start: one request did not fit."""
-        return self.noted(r"start (was )?(refused|failed)") is not None
+        return self.noted(r"start (?:was )?(?:refused|failed)") is not None
 
     @property
     def needed_gib(self) -> float | None:

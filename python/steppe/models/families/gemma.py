@@ -136,9 +136,9 @@ def _gemma4_layer(source: Source, i: int, count: int) -> Layer:
 
 
 def _per_layer_inputs(source: Source, first: Layer, count: int) -> None:
-    """Ahead of the first layer: a token's embeddings for every layer, out of a table of their own (`per_layer_embedding`)
-    and out of the hidden state by a column-parallel projection whose output is gathered, normalised and added
-    (gemma4.py:866-925, 1010-1055)."""
+    """Ahead of the first layer: a token's embeddings for every layer, out of a table of their own
+    (`per_layer_embedding`) and out of the hidden state by a column-parallel projection whose output is gathered,
+    normalised and added (gemma4.py:866-925, 1010-1055)."""
     hidden, width = source.config.positive("hidden_size"), source.config.positive("hidden_size_per_layer_input")
     block = Block(source.quant)
     block.gemm("per_layer_in", width * count, hidden, source.quant.linear("per_layer_model_projection"))

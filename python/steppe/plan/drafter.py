@@ -8,8 +8,8 @@ from steppe.documents import Node, Speculator
 from steppe.documents.graph import Stack
 from steppe.engine.v0_31 import speculation
 from steppe.errors import DeploymentError
+from steppe.plan.draft_passes import Drafting
 from steppe.resolve.coefficients import Coefficients
-from steppe.resolve.draft_passes import Drafting
 from steppe.resolve.resolved import Resolution
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from steppe.documents import Node
 from steppe.errors import CoefficientError
-from steppe.resolve.builder import NIC, NVLINK, TOKENS, US, FeatureRef, PlanBuilder
+from steppe.plan.builder import NIC, NVLINK, TOKENS, US, FeatureRef, PlanBuilder
 from steppe.resolve.coefficients import Coefficients
 from steppe.resolve.resolved import Placement, Resolution
 

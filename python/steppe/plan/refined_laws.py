@@ -5,6 +5,7 @@ A kernel without a fitted law of its own falls back to a named neighbour, record
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -109,6 +110,8 @@ class RefinedLaws:
             return None
         p: Mapping[str, Any] = law.params
         names = ("t0", "t_ramp", "c_dim", "c_loc", "c_tok", "c_route", "c_row", "c_act", "eff", "bw_eff", "tile0")
+        step = number(p.get("pad_hidden", 1))  # the engine rounds hidden up for this kernel
+        hidden = math.ceil(hidden / step) * step
         return {
             "experts": float(experts),
             "top_k": float(node.top_k or 1),

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from steppe.documents import LayerKind, Node
 from steppe.errors import CoefficientError
-from steppe.resolve.builder import HOST, PADDED, REQUESTS, SAMPLED, SCHEDULED, TOKENS, PlanBuilder
+from steppe.plan.builder import HOST, PADDED, REQUESTS, SAMPLED, SCHEDULED, TOKENS, PlanBuilder
+from steppe.plan.draft_passes import DraftPass, draft_passes
+from steppe.plan.drafter import Drafter, drafter_of
+from steppe.plan.host import GRAPHS, launches_of, piecewise_splits
+from steppe.plan.reference import ReferencePlan
+from steppe.plan.refined import RefinedPlan
 from steppe.resolve.coefficients import Coefficients
-from steppe.resolve.draft_passes import DraftPass, draft_passes
-from steppe.resolve.drafter import Drafter, drafter_of
 from steppe.resolve.geometry import is_latent, primary_attention
-from steppe.resolve.plan_host import GRAPHS, launches_of, piecewise_splits
-from steppe.resolve.plan_reference import ReferencePlan
-from steppe.resolve.plan_refined import RefinedPlan
 from steppe.resolve.precision import served_dtype
 from steppe.resolve.resolved import Resolution
 

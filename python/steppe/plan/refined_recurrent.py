@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from steppe.documents import Node
-from steppe.resolve.builder import (
+from steppe.plan.builder import (
     DECODE_TOKENS,
     DECODES,
     HBM,
@@ -16,11 +16,11 @@ from steppe.resolve.builder import (
     US,
     pair,
 )
-from steppe.resolve.refined_laws import number
+from steppe.plan.refined_laws import number
 
 if TYPE_CHECKING:
     from steppe.documents import Law
-    from steppe.resolve.plan_refined import RefinedPlan
+    from steppe.plan.refined import RefinedPlan
 
 
 def emit_mixer(plan: RefinedPlan, node: Node) -> bool:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from steppe.engine.v0_31.graphs import capture_sizes
-from steppe.resolve.builder import PlanBuilder
+from steppe.plan.builder import PlanBuilder
+from steppe.plan.draft import plan_drafts
+from steppe.plan.experts import moe_dp_funnel
+from steppe.plan.host import host_terms, refined_host_terms
+from steppe.plan.reference import ReferencePlan
+from steppe.plan.refined import RefinedPlan
 from steppe.resolve.coefficients import Coefficients
-from steppe.resolve.plan_draft import plan_drafts
-from steppe.resolve.plan_experts import moe_dp_funnel
-from steppe.resolve.plan_host import host_terms, refined_host_terms
-from steppe.resolve.plan_reference import ReferencePlan
-from steppe.resolve.plan_refined import RefinedPlan
 from steppe.resolve.resolved import Resolution
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from steppe.documents import Node
-from steppe.resolve.builder import CONTEXT_ROWS, DECODE_TOKENS, PREFILL_TOKENS, PREFILLS, FeatureRef, PlanBuilder
+from steppe.plan.builder import CONTEXT_ROWS, DECODE_TOKENS, PREFILL_TOKENS, PREFILLS, FeatureRef, PlanBuilder
+from steppe.plan.collectives import Collectives
 from steppe.resolve.geometry import is_latent, shards_context
-from steppe.resolve.plan_collectives import Collectives
 from steppe.resolve.resolved import Resolution
 
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from steppe.documents import Node
-from steppe.resolve.builder import HBM, TOKENS
+from steppe.plan.builder import HBM, TOKENS
 from steppe.resolve.precision import WEIGHT_BYTES, served_dtype
 from steppe.resolve.resolved import Resolution
 
 if TYPE_CHECKING:
-    from steppe.resolve.plan_reference import ReferencePlan
+    from steppe.plan.reference import ReferencePlan
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from steppe.documents import Node
-from steppe.resolve.builder import GROUP_ROWS, PADDED, SM
+from steppe.plan.builder import GROUP_ROWS, PADDED, SM
+from steppe.plan.refined_laws import gemm_key
 from steppe.resolve.precision import served_dtype
-from steppe.resolve.refined_laws import gemm_key
 
 if TYPE_CHECKING:
     from steppe.documents import LayerKind
-    from steppe.resolve.plan_refined import RefinedPlan
+    from steppe.plan.refined import RefinedPlan
 
 # Experts kernels by stored weights, in the engine's order (vllm/model_executor/layers/fused_moe/oracle/);
 # the first with a law on the part is priced. composition.md 2 lists what the measured launches ran.
@@ -110,6 +110,11 @@ class RefinedExperts:
         params = plan.laws.experts(node, found, ep, inner, hidden, experts)
         assert params is not None
         plan.refined_collectives.dispatch(node, found)
+        padded = params["hidden"]
+        if padded != hidden:
+            # The engine pads the rows to the kernel's width; the kernel writes them back unpadded
+            # (vllm/model_executor/layers/fused_moe/runner/moe_runner.py:527-551, 741-743).
+            plan.ew("experts pad", PADDED, 2.0 * (hidden + padded))
         routed = plan.b.term(node.role or "experts", "experts", (GROUP_ROWS,), params, SM, serial=True, derate=True)
         if node.shared_experts or self._listed:
             self._shared(node, routed)

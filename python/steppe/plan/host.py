@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from steppe.documents import ModelGraph
-from steppe.resolve.builder import HOST, REQUESTS, SCHEDULED, US, PlanBuilder
+from steppe.plan.builder import HOST, REQUESTS, SCHEDULED, US, PlanBuilder
 from steppe.resolve.coefficients import Coefficients
 from steppe.resolve.geometry import primary_attention
 from steppe.resolve.resolved import Resolution

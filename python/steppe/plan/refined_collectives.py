@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from steppe.documents import Law, Node
-from steppe.resolve.builder import GROUP_ROWS, NVLINK, PADDED, TOKENS, US, FeatureRef, PlanBuilder
+from steppe.plan.builder import GROUP_ROWS, NVLINK, PADDED, TOKENS, US, FeatureRef, PlanBuilder
+from steppe.plan.collectives import POINT_TO_POINT, Collectives
+from steppe.plan.refined_laws import RefinedLaws, number
 from steppe.resolve.coefficients import Coefficients
-from steppe.resolve.plan_collectives import POINT_TO_POINT, Collectives
-from steppe.resolve.refined_laws import RefinedLaws, number
 from steppe.resolve.resolved import Placement, Resolution
 
 # Bytes an element is dispatched at, scales included, by the experts' stored weights (composition.md 2).

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from steppe.documents import Law, LayerKind, Node
-from steppe.resolve.builder import (
+from steppe.plan.builder import (
     DECODE_TOKENS,
     DECODES,
     MAX_CONTEXT,
@@ -17,11 +17,11 @@ from steppe.resolve.builder import (
     US,
     pair,
 )
+from steppe.plan.refined_laws import gemm_key, number
 from steppe.resolve.geometry import primary_attention
-from steppe.resolve.refined_laws import gemm_key, number
 
 if TYPE_CHECKING:
-    from steppe.resolve.plan_refined import RefinedPlan
+    from steppe.plan.refined import RefinedPlan
 
 LINEAR_RANKING_TOKENS = 8192  # from here a query's index keys are selected by a kernel of linear cost
 MIXED_US = 15.0  # a mixed step launches both modules' small kernels (composition.md 2)

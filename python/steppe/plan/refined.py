@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from steppe.documents import LayerKind, Node
-from steppe.resolve.builder import (
+from steppe.plan.builder import (
     DECODE_TOKENS,
     DECODES,
     HBM,
@@ -27,15 +27,15 @@ from steppe.resolve.builder import (
     PlanBuilder,
     pair,
 )
+from steppe.plan.reference import ReferencePlan
+from steppe.plan.refined_collectives import RefinedCollectives
+from steppe.plan.refined_experts import RefinedExperts
+from steppe.plan.refined_latent import LatentBlocks
+from steppe.plan.refined_laws import STORED_BYTES, RefinedLaws, gemm_key, number
+from steppe.plan.refined_recurrent import emit_mixer
 from steppe.resolve.coefficients import Coefficients
 from steppe.resolve.geometry import is_latent, primary_attention
-from steppe.resolve.plan_latent_refined import LatentBlocks
-from steppe.resolve.plan_moe_refined import RefinedExperts
-from steppe.resolve.plan_recurrent_refined import emit_mixer
-from steppe.resolve.plan_reference import ReferencePlan
 from steppe.resolve.precision import served_dtype
-from steppe.resolve.refined_collectives import RefinedCollectives
-from steppe.resolve.refined_laws import STORED_BYTES, RefinedLaws, gemm_key, number
 from steppe.resolve.resolved import Resolution
 
 # Row-parallel layers shard their inputs, the others their outputs; replicated ones neither.

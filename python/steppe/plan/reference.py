@@ -7,7 +7,7 @@ from typing import Any
 
 from steppe.documents import LayerKind, Node
 from steppe.errors import CoefficientError
-from steppe.resolve.builder import (
+from steppe.plan.builder import (
     DECODES,
     HBM,
     PREFILLS,
@@ -17,11 +17,11 @@ from steppe.resolve.builder import (
     FeatureRef,
     PlanBuilder,
 )
+from steppe.plan.collectives import Collectives
+from steppe.plan.context_parallel import ContextParallel
+from steppe.plan.experts import plan_experts
 from steppe.resolve.coefficients import Coefficients
-from steppe.resolve.context_parallel import ContextParallel
 from steppe.resolve.geometry import cache_bytes_per_token, is_latent, primary_attention, shards_context
-from steppe.resolve.plan_collectives import Collectives
-from steppe.resolve.plan_experts import plan_experts
 from steppe.resolve.precision import WEIGHT_BYTES, peak_flops, served_dtype
 from steppe.resolve.resolved import Resolution
 

@@ -98,6 +98,17 @@ def print_row(name: str, result: dict[str, Any]) -> None:
     print(f"{name:22}" + "".join(cells), flush=True)
 
 
+def print_instructions(found: dict[str, Any]) -> None:
+    """Instructions a call, where they were counted."""
+    counted = {name: result["instructions"] for name, result in found.items() if "instructions" in result}
+    if not counted:
+        print("\ninstructions were not counted (valgrind)")
+        return
+    print("\ninstructions a call (callgrind)\n" + " " * 22 + "".join(f"{case:>24}" for case in inputs.CASES))
+    for name, counts in counted.items():
+        print(f"{name:22}" + "".join(f"{counts[case]:>24,}" for case in inputs.CASES))
+
+
 def python(folder: Path) -> dict[str, Any]:
     """Microseconds of the Python benchmarks, or nothing where pytest-benchmark is missing."""
     target = folder / "python.json"
@@ -147,6 +158,7 @@ def main() -> None:
     print(f"steppe {steppe.__version__} on {machine}")
     print_head()
     found = cpp(folder, given.quick)
+    print_instructions(found)
     results: dict[str, Any] = {"machine": machine, "cpp_ns": found}
     if not given.quick:
         results["python"] = python(folder)

@@ -132,7 +132,7 @@ def main() -> int:
             if not CHECKS[name](tree):
                 print(f"the tests of {name!r} fail without any mutation")
                 return 2
-        print(f"{len(wanted)} mutations; unmutated tests pass after {time.monotonic() - started:.0f} s")
+        print(f"{len(wanted)} mutations; unmutated tests pass after {time.monotonic() - started:.0f} s", flush=True)
         for mutation in wanted:
             before = time.monotonic()
             by = killed_by(tree, mutation)

@@ -2,7 +2,7 @@
 
     python bench/run.py [--out build/bench] [--quick]
 
-Prints tables and writes results.json and growth.png into the folder. Needs cmake and a C++ compiler; pytest-benchmark
+Prints tables and writes results.json and growth.svg into the folder. Needs cmake and a C++ compiler; pytest-benchmark
 for the Python part, matplotlib for the picture. Times are the best of many short runs.
 """
 
@@ -143,7 +143,7 @@ def picture(found: dict[str, Any], folder: Path) -> None:
         axes.grid(alpha=0.25)
     left.set_ylabel("ns a step")
     left.legend(fontsize="x-small")
-    figure.savefig(folder / "growth.png", dpi=150)
+    figure.savefig(folder / "growth.svg")
 
 
 def main() -> None:

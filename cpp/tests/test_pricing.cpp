@@ -108,3 +108,64 @@ TEST(a_refused_batch_is_refused_whatever_its_shape) {
   computed = {0, 0};
   CHECK(open.step_time(Batch{scheduled, computed, INT32_MAX}, e) == Status::too_many_tokens);
 }
+
+TEST(a_plan_out_of_range_is_refused) {
+  using Change = void (*)(Plan&);
+  const std::pair<Change, const char*> wrong[] = {
+      {[](Plan& p) { p.features.reads[0].dcp = 0; }, "sharding"},
+      {[](Plan& p) { p.features.reads[0].interleave = 0; }, "sharding"},
+      {[](Plan& p) { p.features.reads[0].limit = -1; }, "limit"},
+      {[](Plan& p) { p.features.reads[0].divide = 0; }, "ratio"},
+      {[](Plan& p) { p.features.reads[0].tail_ratio = -1; }, "ratio"},
+      {[](Plan& p) { p.features.reads.resize(kMaxFeatures); }, "feature classes"},
+      {[](Plan& p) { p.features.pairs[0].ratio = 0; }, "prefill class"},
+      {[](Plan& p) { p.features.pairs[0].window = -1; }, "prefill class"},
+      {[](Plan& p) { p.features.pcp = 0; }, "pcp"},
+      {[](Plan& p) { p.features.funnel = 0; }, "funnel"},
+      {[](Plan& p) { p.features.capture_sizes = {2, 1}; }, "capture sizes"},
+      {[](Plan& p) { p.features.capture_sizes = {0}; }, "capture sizes"},
+      {[](Plan& p) { p.features.max_model_len = -1; }, "negative"},
+      {[](Plan& p) { p.sm_count = -1; }, "sm_count"},
+      {[](Plan& p) { p.stages.clear(); }, "no stages"},
+      {[](Plan& p) { p.stages.resize(kMaxStages + 1); }, "too many stages"},
+      {[](Plan& p) { p.stages[0].layers = -1; }, "layers"},
+      {[](Plan& p) { p.stages[0].layers = INFINITY; }, "layers"},
+      {[](Plan& p) { p.stages[0].pass = 1; }, "no pass"},
+      {[](Plan& p) { p.passes.clear(); }, "passes"},
+      {[](Plan& p) { p.passes[0].count = 1 << 20; }, "too often"},
+      {[](Plan& p) { p.passes[0].block = 0; }, "draft pass"},
+      {[](Plan& p) { p.terms.resize(kMaxTerms + 1); }, "too many terms"},
+      {[](Plan& p) { std::swap(p.terms.front(), p.terms.back()); }, "order"},
+      {[](Plan& p) { p.terms[0].law = "none"; }, "no such law"},
+      {[](Plan& p) { p.terms[0].params.pop_back(); }, "parameters"},
+      {[](Plan& p) { p.terms[0].params[0] = NAN; }, "not finite"},
+      {[](Plan& p) { p.terms[0].inputs.pop_back(); }, "features"},
+      {[](Plan& p) { p.terms[0].inputs[0] = 95; }, "feature out of range"},
+      {[](Plan& p) { p.terms[0].count = -1; }, "count"},
+      {[](Plan& p) { p.terms.back().stage = 9; }, "stage out of range"},
+  };
+  for (const auto& [change, why] : wrong) {
+    Plan plan = test::plan_of(test::plain());
+    change(plan);
+    const std::string said = test::thrown([&] { Kernel{plan}; });
+    if (said.find(why) == std::string::npos)
+      std::fprintf(stderr, "expected '%s', got '%s'\n", why, said.c_str());
+    CHECK(said.find(why) != std::string::npos);
+  }
+}
+
+TEST(a_law_refuses_numbers_it_cannot_use) {
+  const auto refused = [](std::size_t term, std::size_t param, double value) {
+    Plan plan = test::refined();
+    plan.terms[term].params[param] = value;
+    return !test::thrown([&] { Kernel{plan}; }).empty();
+  };
+  constexpr std::size_t hidden = 5, curve = 6;
+  for (const double index : {-1.0, 1e300, 5.0, 6.0}) CHECK(refused(hidden, 2, index));
+  CHECK(refused(hidden, 0, 4));    // first after last
+  CHECK(refused(curve, 8, 1024));  // the second point's bytes no larger than the first's
+  CHECK(refused(curve, 7, 0));     // no time
+  Plan plan = test::plan_of(test::plain());
+  plan.terms.push_back({"gather", "context_gather", {0, 0, 0, 0}, {kPrefills}, Resource::nic, 1});
+  CHECK(test::thrown([&] { Kernel{plan}; }).find("chunk") != std::string::npos);
+}

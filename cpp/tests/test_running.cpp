@@ -135,6 +135,25 @@ TEST(a_long_run_crosses_every_limit) {
   }
 }
 
+TEST(requests_join_and_leave_exactly_at_a_limit) {
+  const Kernel kernel(test::plan_of(test::windows()));
+  for (const std::int32_t limit : {128, 512, 1024}) {
+    for (std::int32_t joins = limit - 3; joins <= limit + 1; ++joins) {
+      for (std::int32_t leaves = 0; leaves < 5; ++leaves) {
+        Twin twin(kernel, {});
+        twin.add(1, joins);
+        twin.add(2, joins - 40);
+        twin.add(3, joins + 40);
+        for (std::int32_t step = 0; step < 60; ++step) {
+          if (step == leaves) twin.remove(1);
+          twin.compare();
+          twin.advance(1);
+        }
+      }
+    }
+  }
+}
+
 TEST(it_stops_where_the_deployment_does) {
   FeaturePlan features = test::plain();
   features.max_model_len = 100;

@@ -16,8 +16,8 @@ py::dict per_resource(const Estimate& e) {
 }
 
 // Raises where a batch could not be priced, naming the request that is too long.
-void check(Status status, const OwnedBatch& batch, std::int64_t max_model_len) {
-  if (status != Status::beyond_max_len) return bindings::check(status);
+void check_of(Status status, const OwnedBatch& batch, std::int64_t max_model_len) {
+  if (status != Status::beyond_max_len) return check(status);
   for (std::size_t i = 0; i < batch.scheduled.size(); ++i) {
     const std::int64_t computed = batch.computed[i], scheduled = batch.scheduled[i];
     if (computed + scheduled <= max_model_len) continue;
@@ -25,7 +25,7 @@ void check(Status status, const OwnedBatch& batch, std::int64_t max_model_len) {
           std::to_string(scheduled) + " scheduled tokens exceed the deployment's max_model_len of " +
           std::to_string(max_model_len));
   }
-  bindings::check(status);
+  check(status);
 }
 
 py::list explain(const Kernel& kernel, const OwnedBatch& batch) {
@@ -95,7 +95,7 @@ layers. `bottleneck` is the resource with the largest total. `draft` is the draf
             OwnedEstimate out;
             const auto& kernel = self.cast<const Kernel&>();
             const auto& rows = batch.cast<const OwnedBatch&>();
-            check(kernel.step_time(rows.view(), out.e), rows, kernel.plan().features.max_model_len);
+            check_of(kernel.step_time(rows.view(), out.e), rows, kernel.plan().features.max_model_len);
             out.kernel = self;
             out.batch = batch;
             return out;

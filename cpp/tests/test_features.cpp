@@ -93,6 +93,23 @@ TEST(a_window_that_never_binds_is_no_window) {
   for (std::int64_t s = 1; s < 50; ++s) CHECK(causal_pairs(s, 100, 100 + s) == causal_pairs(s, 100, 0));
 }
 
+// A query that sees x tokens ranks x/4 pooled keys at the square of their number: the integral of (x/4)^2.
+TEST(ranking_is_the_square_of_the_keys_between_two_bounds) {
+  CHECK(std::fabs(ranked_rows(100, 0, 4, 8) - (512.0 - 64) / 48) < 1e-12);
+  CHECK(ranked_rows(4, 0, 4, 8) == 0);   // never more than top-k
+  CHECK(ranked_rows(50, 8, 4, 8) == 0);  // all beyond the last
+  CHECK(ranked_rows(50, 0, 8, 8) == 0 && ranked_rows(50, 0, 9, 8) == 0);
+  for (std::int64_t cut = 0; cut <= 30; ++cut) {  // a chunk in two is the chunk whole
+    CHECK(std::fabs(ranked_rows(cut, 3, 5, 20) + ranked_rows(30 - cut, 3 + cut, 5, 20) -
+                    ranked_rows(30, 3, 5, 20)) < 1e-9);
+  }
+  FeaturePlan plan;
+  plan.pairs = {{.figure = PairFigure::ranked, .window = 20, .select = 5}};
+  const std::vector<std::int32_t> scheduled{30, 1, 6}, computed{3, 8, 0};
+  CHECK(features_of({scheduled, computed}, plan)[kFixedFeatures] ==
+        ranked_rows(30, 3, 5, 20) + ranked_rows(6, 0, 5, 20));
+}
+
 TEST(a_shard_is_what_the_fullest_rank_holds) {
   for (const std::int32_t dcp : {1, 2, 3, 4, 8}) {
     for (const std::int32_t stripe : {1, 2, 16, 64}) {

@@ -292,7 +292,8 @@ def _bundle(
         scenario["cluster"]["gpus_per_rack"] = chip.gpus_per_rack
     if not fabric and nodes > 1:
         raise DeploymentError(
-            f"fabric: {ranks} ranks need {nodes} nodes of {per_node} GPUs; name the network between them (fabric=..., on the command line --fabric)"
+            f"fabric: {ranks} ranks need {nodes} nodes of {per_node} GPUs; name the network between them "
+            f"(fabric=..., on the command line --fabric)"
         )
     deployment = {
         "kind": "Deployment",

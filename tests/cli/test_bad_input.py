@@ -48,7 +48,7 @@ CASES: dict[str, tuple[tuple[str, ...], str]] = {
     "explain no step": (("explain",), "STEP"),
     "explain bad step": (("explain", "hello", *DEPLOYED), "hello"),
     "explain no deployment": (("explain", "1@10"), "--hardware"),
-    "explain missing file": (("explain", "1@10", "-f", "nowhere.yaml"), "nowhere.yaml"),
+    "explain missing file": (("explain", "1@10", "nowhere.yaml"), "nowhere.yaml"),
     "provenance nothing": (("provenance",), "--hardware"),
     "memory nothing": (("memory",), "--hardware"),
     "memory unknown part": (("memory", "-m", "llama-3.1-8b-instruct", "-g", "h1000"), "h1000"),

@@ -378,6 +378,23 @@ def test_sparse_context(law: Law) -> None:
         near(got, want)
 
 
+@pytest.mark.parametrize("topk", [512, 1024])
+def test_ranking_of_index_keys(topk: int) -> None:
+    """What laws with `j1` charge per squared index key, for queries that rank more than top-k and no more than 2048."""
+    chance = np.random.default_rng(3)
+    for _ in range(40):
+        chunks = [(int(2 ** chance.uniform(1, 14)) + 1, int(chance.choice([0, 900, 3000]))) for _ in range(4)]
+        got = microseconds(
+            "affine",
+            {"constant": 0.0, "slope": 1e-12},
+            (READ, READ),
+            Batch([s for s, _ in chunks], [c for _, c in chunks]),
+            pairs=[{"figure": PairFigure.ranked, "select": 4 * topk, "window": 8192}],
+        )
+        want = sum(formula.ranked_sum(s + c, topk) - formula.ranked_sum(c, topk) for s, c in chunks)
+        assert got == pytest.approx(1e-6 * float(want), rel=1e-9, abs=1e-15)
+
+
 # -- recurrent mixers --------------------------------------------------------------------------------------------------
 
 

@@ -140,6 +140,8 @@ PUBLISHED: dict[str, Published] = {
     "llama-2-7b-chat": Published("6.74B", BADGE),
     "llama-2-13b-chat": Published("13B", BADGE),
     "llama-2-70b-chat": Published("69B", BADGE),
+    "llama-3-8b-instruct": LLAMA_8B,
+    "llama-3-70b-instruct": LLAMA_70B,
     "llama-3.2-1b-instruct": Published("1.24B", BADGE),
     "llama-3.2-3b-instruct": Published("3.21B", BADGE),
     "llama-3.3-70b-instruct": LLAMA_33,

@@ -79,7 +79,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     _core("features.cpp", "(2 * parts + unit) / (2 * unit)", "parts / unit"),
     _core("features.cpp", "n.decode_tokens + n.requests - n.decodes", "n.requests"),
     _core("program.cpp", "totals.overlap += times * (longest + tail);", "totals.overlap += times * longest;"),
-    _core("program.cpp", "if (rows > 0) sums[hidden.own] +=", "if (rows > 0) sums[hidden.own] -="),
+    _core("program.cpp", "sums[hidden.own] += law.of", "sums[hidden.own] -= law.of"),
     _core("kernel.cpp", "static_cast<double>(plan.sm_count) / batch.sm_budget", "1.5"),
     # the reference plan
     _plan("plan_reference.py", "constant=slope * gemm.m_half", "constant=slope"),

@@ -58,6 +58,7 @@ def row(**changes: str) -> Row:
         ("DGX Spark GB10 x4", 4),
         ("16 GPUs SM120 (name not seen)", 16),
         ("one 97,887 MiB GPU", 1),
+        ("8xH100", 8),
         ("", None),
     ],
 )
@@ -118,6 +119,9 @@ def test_files_are_read_and_refused_by_name(tmp_path: Path) -> None:
         ("zai-org/GLM-5.3-Flash", "fp8", "glm-5.3-flash", True),
         ("DeepSeek-V4-Flash-0731", "", "deepseek-v4-flash", True),
         ("openai/gpt-oss-20b", "mxfp4", "gpt-oss-20b", True),
+        ("Qwen/QwQ-32B", "", "qwen2.5-32b-instruct", True),  # under a name of its own
+        ("nvidia/Llama-3_3-Nemotron-Super-49B-v1", "", "llama-3.3-nemotron-super-49b", True),
+        ("mistralai/Mistral-Small-3.1-24B-Instruct-2503", "", "mistral-small-3.2-24b-instruct-2506", True),
     ],
 )
 def test_models_are_found_by_their_words(model: str, quantization: str, name: str, weighed: bool) -> None:
@@ -249,6 +253,27 @@ def test_rows_that_cannot_be_sized_say_why(changes: dict[str, str], message: str
     made = row(**changes)
     assert message in str(made.unanswered)
     assert made.answers == {}
+
+
+@pytest.mark.parametrize(
+    ("cell", "read"),
+    [
+        ("", ("", 0)),
+        ("none", ("", 0)),
+        ("mtp", ("mtp", None)),
+        ("MTP n=1", ("mtp", 1)),
+        ("mtp 4 (gemma-4-31B-it-assistant)", ("mtp", 4)),
+        ("dflash2", ("dflash", 2)),
+        ("dspark 5", ("dspark", 5)),
+        ("eagle3", ("eagle3", None)),
+        ("eagle3 3", ("eagle3", 3)),
+        ("deepseek_mtp, 2 tokens", ("deepseek_mtp", 2)),
+    ],
+)
+def test_speculation_is_read_as_it_is_written(cell: str, read: tuple[str, int | None]) -> None:
+    from steppe.score.launches import speculation_of
+
+    assert speculation_of(start(speculative=cell))[:2] == read
 
 
 def test_gemma_assistants_keep_no_cache() -> None:

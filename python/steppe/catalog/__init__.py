@@ -37,7 +37,8 @@ class Catalog:
         if not self.root.is_dir():
             raise DocumentError(f"{self.root}: no such folder; give the root of a catalog, or none at all")
 
-    def _described(self) -> str:
+    def described(self) -> str:
+        """The catalog as an error names it."""
         return "the embedded catalog" if self.root == EMBEDDED else str(self.root)
 
     def __repr__(self) -> str:
@@ -106,10 +107,8 @@ class Catalog:
 
         path = self.path(kind, name)
         if path is None:
-            return (
-                None,
-                f"unknown {kind} '{name}' in {self._described()}; {problems.suggestion(name, self.names(kind))}",
-            )
+            hint = problems.suggestion(name, self.names(kind))
+            return None, f"unknown {kind} '{name}' in {self.described()}; {hint}"
         models: dict[str, Any] = {
             "chip": Chip,
             "fabric": Fabric,

@@ -67,7 +67,7 @@ def _unknown(catalog: Catalog, kinds: list[str], name: str) -> str:
     known = {other for kind in kinds if kind != "storage" for other in catalog.names(kind)}
     if "storage" in kinds:
         known |= set(catalog.storage())
-    return f"'{name}' is not in the catalog {catalog.root}; {suggestion(name, known)}"
+    return f"'{name}' is not in {catalog.described()}; {suggestion(name, known)}"
 
 
 def register(app: typer.Typer) -> None:

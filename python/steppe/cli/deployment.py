@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
@@ -12,39 +15,29 @@ from steppe.errors import DeploymentError
 if TYPE_CHECKING:
     from steppe.kernel import Kernel
 
-FILE = Annotated[Path | None, typer.Argument(help="Scenario and deployment file; or use --model and --hardware.")]
-MODEL = Annotated[str, typer.Option("--model", "-m", help="Catalog model, or the path of a config.json.")]
-HARDWARE = Annotated[str, typer.Option("--hardware", "-g", help="Catalog chip.")]
-POOL = Annotated[int, typer.Option(help="Pool of the deployment file.")]
-TP = Annotated[int, typer.Option(help="Tensor parallel width.")]
-DP = Annotated[int, typer.Option(help="Data parallel width.")]
-PCP = Annotated[int, typer.Option(help="Prefill context parallel width.")]
-DCP = Annotated[int, typer.Option(help="Decode context parallel width.")]
-EP = Annotated[bool, typer.Option("--ep", help="Expert parallelism over all ranks.")]
-FABRIC = Annotated[str, typer.Option(help="Network between nodes, needed for more ranks than a node holds.")]
-ENGINE = Annotated[
-    list[str] | None,
-    typer.Option("--engine", "-e", metavar="KEY=VALUE", help="An engine setting, e.g. cache_dtype=fp8. Repeatable."),
-]
-VERSION = Annotated[str, typer.Option("--engine-version", help="vLLM release the deployment runs.")]
 
-
-def open_kernel(
-    file: Path | None,
-    model: str,
-    hardware: str,
-    *,
-    pool: int = 0,
-    tp: int = 1,
-    dp: int = 1,
-    pcp: int = 1,
-    dcp: int = 1,
-    ep: bool = False,
-    fabric: str = "",
-    engine: list[str] | None = None,
-    engine_version: str = "0.31.0",
+def _deployment(
+    file: Annotated[
+        Path | None, typer.Argument(help="Scenario and deployment file; or use --model and --hardware.")
+    ] = None,
+    model: Annotated[str, typer.Option("--model", "-m", help="Catalog model, or the path of a config.json.")] = "",
+    hardware: Annotated[str, typer.Option("--hardware", "-g", help="Catalog chip.")] = "",
+    pool: Annotated[int, typer.Option(help="Pool of the deployment file.")] = 0,
+    tp: Annotated[int, typer.Option(help="Tensor parallel width.")] = 1,
+    dp: Annotated[int, typer.Option(help="Data parallel width.")] = 1,
+    pcp: Annotated[int, typer.Option(help="Prefill context parallel width.")] = 1,
+    dcp: Annotated[int, typer.Option(help="Decode context parallel width.")] = 1,
+    ep: Annotated[bool, typer.Option("--ep", help="Expert parallelism over all ranks.")] = False,
+    fabric: Annotated[str, typer.Option(help="Network between nodes, needed for more ranks than a node holds.")] = "",
+    engine: Annotated[
+        list[str] | None,
+        typer.Option("--engine", "-e", metavar="KEY=VALUE", help="Engine setting, e.g. cache_dtype=fp8. Repeatable."),
+    ] = None,
+    engine_version: Annotated[
+        str, typer.Option("--engine-version", help="vLLM release the deployment runs.")
+    ] = "0.31.0",
 ) -> Kernel:
-    """The kernel the options name."""
+    """The kernel of the deployment the options name."""
     import steppe
 
     if file is not None:
@@ -65,6 +58,27 @@ def open_kernel(
         engine_version=engine_version,
         **engine_settings(engine or []),
     )
+
+
+def of_deployment(command: Callable[..., None]) -> Callable[..., None]:
+    """A command that takes a kernel first, as one that takes the options of a deployment instead, after its own."""
+
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        named = {name: given.pop(name) for name in options}
+        command(_deployment(**named), **given)
+
+    # Type checkers alone import the kernel here, so its name is given.
+    names = {"Kernel": Any}
+    options = inspect.signature(_deployment).parameters
+    own = list(inspect.signature(command).parameters.values())[1:]
+    hints = get_type_hints(command, localns=names, include_extras=True)
+    hints |= get_type_hints(_deployment, localns=names, include_extras=True)
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters = [each.replace(kind=keyword, annotation=hints[each.name]) for each in (*own, *options.values())]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: hints[each.name] for each in parameters}
+    return run
 
 
 def engine_settings(pairs: list[str]) -> dict[str, Any]:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from steppe.cli import deployment as options
-from steppe.cli.deployment import open_kernel
+from steppe.cli.deployment import of_deployment
 from steppe.errors import DeploymentError
 
 if TYPE_CHECKING:
@@ -39,28 +38,14 @@ def register(app: typer.Typer) -> None:
     app.command("memory")(memory)
 
 
+@of_deployment
 def memory(
-    file: options.FILE = None,
-    model: options.MODEL = "",
-    hardware: options.HARDWARE = "",
-    pool: options.POOL = 0,
-    tp: options.TP = 1,
-    dp: options.DP = 1,
-    pcp: options.PCP = 1,
-    dcp: options.DCP = 1,
-    ep: options.EP = False,
-    fabric: options.FABRIC = "",
-    engine: options.ENGINE = None,
-    engine_version: options.VERSION = "0.31.0",
+    kernel: Kernel,
     context: CONTEXT = None,
     json_output: JSON = False,
     plot: PLOT = None,
 ) -> None:
     """Size GPU memory: what a rank holds, what a request adds, how many fit. Exit code 1 when the model does not."""
-    kernel = open_kernel(
-        file, model, hardware, pool=pool, tp=tp, dp=dp, pcp=pcp, dcp=dcp, ep=ep, fabric=fabric, engine=engine,
-        engine_version=engine_version,
-    )  # fmt: skip
     report = sizes(kernel, context)
     if plot is not None:
         from steppe.plots import memory_bar, save
@@ -147,7 +132,8 @@ def _print(kernel: Kernel, report: dict[str, Any]) -> None:
     capacity = report["capacity"]
     console.print(
         f"{capacity['num_blocks']:,} blocks of {report['bytes_per_block']:,} bytes in "
-        f"{report['cache_groups']} group(s): {capacity['tokens']:,} tokens, {capacity['max_concurrency']:.2f}x requests of {capacity['max_model_len']:,}.",
+        f"{report['cache_groups']} group(s): {capacity['tokens']:,} tokens, "
+        f"{capacity['max_concurrency']:.2f}x requests of {capacity['max_model_len']:,}.",
         highlight=False,
     )
     requests = Table(box=SIMPLE_HEAD, title="One request", title_justify="left")

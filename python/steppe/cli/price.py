@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from steppe.breakdown import RESOURCES
-from steppe.cli import deployment as options
-from steppe.cli.deployment import open_kernel
+from steppe.cli.deployment import of_deployment
 from steppe.errors import Error
 
 if TYPE_CHECKING:
@@ -44,19 +43,9 @@ def steps_of(decode: list[str] | None, prefill: list[str] | None, step: list[str
     return [*(decode or []), *(f"p{each}" for each in prefill or []), *(step or [])]
 
 
+@of_deployment
 def price(
-    file: options.FILE = None,
-    model: options.MODEL = "",
-    hardware: options.HARDWARE = "",
-    pool: options.POOL = 0,
-    tp: options.TP = 1,
-    dp: options.DP = 1,
-    pcp: options.PCP = 1,
-    dcp: options.DCP = 1,
-    ep: options.EP = False,
-    fabric: options.FABRIC = "",
-    engine: options.ENGINE = None,
-    engine_version: options.VERSION = "0.31.0",
+    kernel: Kernel,
     decode: DECODE = None,
     prefill: PREFILL = None,
     step: STEP = None,
@@ -65,10 +54,6 @@ def price(
     """Price steps: a table of time, breakdown and bottleneck. Without steps, some typical ones."""
     from steppe.steps import parse_step
 
-    kernel = open_kernel(
-        file, model, hardware, pool=pool, tp=tp, dp=dp, pcp=pcp, dcp=dcp, ep=ep, fabric=fabric, engine=engine,
-        engine_version=engine_version,
-    )  # fmt: skip
     given = steps_of(decode, prefill, step)
     priced: list[tuple[str, StepEstimate]] = []
     budget = kernel.resolution.settings.max_num_batched_tokens
@@ -165,31 +150,16 @@ def rests_on(kernel: Kernel) -> str:
     )
 
 
+@of_deployment
 def explain(
+    kernel: Kernel,
     step: Annotated[str, typer.Argument(metavar="STEP", help="A step, e.g. 64@2048 or 64@2048+p2048.")],
-    file: Annotated[str, typer.Option("--file", "-f", help="Scenario and deployment file.")] = "",
-    model: options.MODEL = "",
-    hardware: options.HARDWARE = "",
-    pool: options.POOL = 0,
-    tp: options.TP = 1,
-    dp: options.DP = 1,
-    pcp: options.PCP = 1,
-    dcp: options.DCP = 1,
-    ep: options.EP = False,
-    fabric: options.FABRIC = "",
-    engine: options.ENGINE = None,
-    engine_version: options.VERSION = "0.31.0",
     json_output: JSON = False,
 ) -> None:
     """Explain one step: every term, layer kind by layer kind."""
-    from pathlib import Path
 
     from steppe.steps import parse_step
 
-    kernel = open_kernel(
-        Path(file) if file else None, model, hardware, pool=pool, tp=tp, dp=dp, pcp=pcp, dcp=dcp, ep=ep, fabric=fabric,
-        engine=engine, engine_version=engine_version,
-    )  # fmt: skip
     batch = parse_step(step)
     if json_output:
         e = kernel.step_time(batch)
@@ -201,26 +171,12 @@ def explain(
     Console().print(kernel.explain(batch).table())
 
 
+@of_deployment
 def provenance(
-    file: options.FILE = None,
-    model: options.MODEL = "",
-    hardware: options.HARDWARE = "",
-    pool: options.POOL = 0,
-    tp: options.TP = 1,
-    dp: options.DP = 1,
-    pcp: options.PCP = 1,
-    dcp: options.DCP = 1,
-    ep: options.EP = False,
-    fabric: options.FABRIC = "",
-    engine: options.ENGINE = None,
-    engine_version: options.VERSION = "0.31.0",
+    kernel: Kernel,
     json_output: JSON = False,
 ) -> None:
     """List what a deployment's numbers rest on: coefficients, laws, assumptions, overrides."""
-    kernel = open_kernel(
-        file, model, hardware, pool=pool, tp=tp, dp=dp, pcp=pcp, dcp=dcp, ep=ep, fabric=fabric, engine=engine,
-        engine_version=engine_version,
-    )  # fmt: skip
     found = kernel.provenance()
     if json_output:
         typer.echo(json.dumps(found, indent=2, default=str))

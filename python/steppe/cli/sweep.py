@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from steppe.cli import deployment as options
-from steppe.cli.deployment import open_kernel
+from steppe.cli.deployment import of_deployment
 
 if TYPE_CHECKING:
+    from steppe.kernel import Kernel
     from steppe.sweep import Progress, Rows
 
 SHAPE = "COUNTS"
@@ -34,19 +34,9 @@ def register(app: typer.Typer) -> None:
     app.command("sweep")(sweep)
 
 
+@of_deployment
 def sweep(
-    file: options.FILE = None,
-    model: options.MODEL = "",
-    hardware: options.HARDWARE = "",
-    pool: options.POOL = 0,
-    tp: options.TP = 1,
-    dp: options.DP = 1,
-    pcp: options.PCP = 1,
-    dcp: options.DCP = 1,
-    ep: options.EP = False,
-    fabric: options.FABRIC = "",
-    engine: options.ENGINE = None,
-    engine_version: options.VERSION = "0.31.0",
+    kernel: Kernel,
     concurrency: CONCURRENCY = "1:256",
     context: CONTEXT = "2048",
     prefill: PREFILL = "0",
@@ -59,10 +49,6 @@ def sweep(
     """Sweep batch size, context or prefill chunk: every combination priced, and whether its KV cache fits."""
     from steppe import sweep as sweeps
 
-    kernel = open_kernel(
-        file, model, hardware, pool=pool, tp=tp, dp=dp, pcp=pcp, dcp=dcp, ep=ep, fabric=fabric, engine=engine,
-        engine_version=engine_version,
-    )  # fmt: skip
     points = sweeps.grid(sweeps.numbers(concurrency), sweeps.numbers(context), sweeps.numbers(prefill))
     with _shown(len(points)) as progress:
         rows = sweeps.sweep(kernel, points, workers=workers, scheduler=scheduler, progress=progress)

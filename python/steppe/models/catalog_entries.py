@@ -154,6 +154,8 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("llama-2-7b-chat", "meta-llama/Llama-2-7b-chat-hf"),
     Entry("llama-2-13b-chat", "meta-llama/Llama-2-13b-chat-hf"),
     Entry("llama-2-70b-chat", "meta-llama/Llama-2-70b-chat-hf"),
+    Entry("llama-3-8b-instruct", "meta-llama/Meta-Llama-3-8B-Instruct"),
+    Entry("llama-3-70b-instruct", "meta-llama/Meta-Llama-3-70B-Instruct"),
     Entry("llama-3.2-1b-instruct", "meta-llama/Llama-3.2-1B-Instruct"),
     Entry("llama-3.2-3b-instruct", "meta-llama/Llama-3.2-3B-Instruct"),
     Entry("llama-3.3-70b-instruct", "meta-llama/Llama-3.3-70B-Instruct"),

@@ -188,24 +188,32 @@ _QWEN3_CODER_30B: Stated = {
 
 #: By checkpoint.
 STATED: dict[str, Stated] = {
-    "meta-llama/Llama-3.2-1B-Instruct": _llama(2048, 8192, 16, (32, 8), 128256, tied=True, head_dim=64),
-    "meta-llama/Llama-3.2-3B-Instruct": _llama(3072, 8192, 28, (24, 8), 128256, tied=True, head_dim=128),
-    "meta-llama/Llama-3.3-70B-Instruct": _llama(8192, 28672, 80, (64, 8), 128256),
-    "meta-llama/Llama-2-7b-chat-hf": _llama(4096, 11008, 32, (32, 32), 32000),
-    "meta-llama/Llama-2-13b-chat-hf": _llama(5120, 13824, 40, (40, 40), 32000),
-    "meta-llama/Llama-2-70b-chat-hf": _llama(8192, 28672, 80, (64, 8), 32000),
+    "meta-llama/Meta-Llama-3-8B-Instruct": _llama(4096, 14336, 32, (32, 8), 128256, max_position_embeddings=8192),
+    "meta-llama/Meta-Llama-3-70B-Instruct": _llama(8192, 28672, 80, (64, 8), 128256, max_position_embeddings=8192),
+    "meta-llama/Llama-3.2-1B-Instruct": _llama(
+        2048, 8192, 16, (32, 8), 128256, tied=True, head_dim=64, max_position_embeddings=131072
+    ),
+    "meta-llama/Llama-3.2-3B-Instruct": _llama(
+        3072, 8192, 28, (24, 8), 128256, tied=True, head_dim=128, max_position_embeddings=131072
+    ),
+    "meta-llama/Llama-3.3-70B-Instruct": _llama(8192, 28672, 80, (64, 8), 128256, max_position_embeddings=131072),
+    "meta-llama/Llama-2-7b-chat-hf": _llama(4096, 11008, 32, (32, 32), 32000, max_position_embeddings=4096),
+    "meta-llama/Llama-2-13b-chat-hf": _llama(5120, 13824, 40, (40, 40), 32000, max_position_embeddings=4096),
+    "meta-llama/Llama-2-70b-chat-hf": _llama(8192, 28672, 80, (64, 8), 32000, max_position_embeddings=4096),
     "01-ai/Yi-34B-Chat": _llama(7168, 20480, 60, (56, 8), 64000),
-    "mistralai/Mistral-7B-Instruct-v0.3": _mistral(4096, 14336, 32, (32, 8), 32768),
+    "mistralai/Mistral-7B-Instruct-v0.3": _mistral(4096, 14336, 32, (32, 8), 32768, max_position_embeddings=32768),
     "mistralai/Mistral-Large-Instruct-2407": _mistral(12288, 28672, 88, (96, 8), 32768, head_dim=128),
-    "mistralai/Mistral-Small-24B-Instruct-2501": _mistral(5120, 32768, 40, (32, 8), 131072, head_dim=128),
-    "microsoft/phi-4": _dense("Phi3ForCausalLM", 5120, 17920, 40, (40, 10), 100352),
-    "Qwen/Qwen2.5-0.5B-Instruct": _qwen2(896, 4864, 24, (14, 2), 151936, tied=True),
-    "Qwen/Qwen2.5-1.5B-Instruct": _qwen2(1536, 8960, 28, (12, 2), 151936, tied=True),
-    "Qwen/Qwen2.5-3B-Instruct": _qwen2(2048, 11008, 36, (16, 2), 151936, tied=True),
-    "Qwen/Qwen2.5-7B-Instruct": _qwen2(3584, 18944, 28, (28, 4), 152064),
-    "Qwen/Qwen2.5-14B-Instruct": _qwen2(5120, 13824, 48, (40, 8), 152064),
-    "Qwen/Qwen2.5-32B-Instruct": _qwen2(5120, 27648, 64, (40, 8), 152064),
-    "Qwen/Qwen2.5-72B-Instruct": _qwen2(8192, 29568, 80, (64, 8), 152064),
+    "mistralai/Mistral-Small-24B-Instruct-2501": _mistral(
+        5120, 32768, 40, (32, 8), 131072, head_dim=128, max_position_embeddings=32768
+    ),
+    "microsoft/phi-4": _dense("Phi3ForCausalLM", 5120, 17920, 40, (40, 10), 100352, max_position_embeddings=16384),
+    "Qwen/Qwen2.5-0.5B-Instruct": _qwen2(896, 4864, 24, (14, 2), 151936, tied=True, max_position_embeddings=32768),
+    "Qwen/Qwen2.5-1.5B-Instruct": _qwen2(1536, 8960, 28, (12, 2), 151936, tied=True, max_position_embeddings=32768),
+    "Qwen/Qwen2.5-3B-Instruct": _qwen2(2048, 11008, 36, (16, 2), 151936, tied=True, max_position_embeddings=32768),
+    "Qwen/Qwen2.5-7B-Instruct": _qwen2(3584, 18944, 28, (28, 4), 152064, max_position_embeddings=32768),
+    "Qwen/Qwen2.5-14B-Instruct": _qwen2(5120, 13824, 48, (40, 8), 152064, max_position_embeddings=32768),
+    "Qwen/Qwen2.5-32B-Instruct": _qwen2(5120, 27648, 64, (40, 8), 152064, max_position_embeddings=32768),
+    "Qwen/Qwen2.5-72B-Instruct": _qwen2(8192, 29568, 80, (64, 8), 152064, max_position_embeddings=32768),
     "Qwen/Qwen3-4B": _qwen3(2560, 9728, 36, (32, 8), 151936, tied=True, max_position_embeddings=40960),
     "Qwen/Qwen3-4B-Instruct-2507": _qwen3(2560, 9728, 36, (32, 8), 151936, tied=True, max_position_embeddings=262144),
     "Qwen/Qwen3-14B": _qwen3(5120, 17408, 40, (40, 8), 151936, max_position_embeddings=40960),

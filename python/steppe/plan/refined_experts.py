@@ -24,8 +24,9 @@ PREFERRED: dict[str, tuple[str, ...]] = {
         "modeloptfp8moe_triton",
     ),
     "fp8_block": ("expertsmonolithic", "fp8moe_triton", "fp8moe_flashinfer_cutlass", "expertsmodular"),
-    "nvfp4": ("expertsmonolithic", "flashinfer_cutlass", "expertsmodular"),
-    "mxfp4": ("trtllmmxfp4", "marlin", "oaitriton", "marlinexperts_situ"),
+    "nvfp4": ("expertsmonolithic", "flashinfer_cutlass", "expertsmodular", "marlin"),
+    # Of a checkpoint that keeps 16-bit activations (gpt-oss): vllm/.../oracle/mxfp4.py:342-364
+    "mxfp4": ("trtllmmxfp4", "oaitriton", "marlin", "marlinexperts_situ"),
     "int4": ("marlin",),
 }
 # The engine's --moe-backend names (vllm/config/kernel.py:118-140) and the measured kernels they run.
@@ -41,7 +42,10 @@ BACKEND_KERNELS: dict[str, tuple[str, ...]] = {
     "triton": ("fp8moe_triton", "unquantizedfusedmoe_triton", "modeloptfp8moe_triton", "oaitriton", "triton"),
     "marlin": ("marlin", "marlinexperts_situ"),
 }
-QUANTIZED_ACTIVATIONS = {"flashinfer_trtllm_afp8": "w4a8_mxfp4_mxfp8/modular"}
+# MXFP4 experts on 8-bit activations: asked for, or of a checkpoint whose other weights are FP8 (DeepSeek-V4):
+# vllm/.../oracle/mxfp4.py:367-390. Hopper has no such kernel and runs Marlin.
+EIGHT_BIT_ACTIVATIONS = "w4a8_mxfp4_mxfp8/modular"
+AFP8_BACKEND = "flashinfer_trtllm_afp8"
 LAW_DTYPE = {"bf16": "bfloat16", "fp16": "bfloat16", "mxfp4": "w4a16_mxfp4", "int4": "int4_wo", "int8": "fp8"}
 # Shared experts run on a second stream up to here (vllm/envs.py:303,
 # vllm/model_executor/layers/fused_moe/runner/shared_experts.py:111-121).
@@ -90,8 +94,10 @@ class RefinedExperts:
             names.insert(1, "fp8moe_flashinfer_cutlass")  # Hopper with whole experts (laws_gemm_moe.md 3)
         prefix = LAW_DTYPE.get(variant, variant)
         keys = [f"{prefix}/{name}" for name in dict.fromkeys(names)]
-        if stated in QUANTIZED_ACTIVATIONS and variant == "mxfp4":
-            return [QUANTIZED_ACTIVATIONS[stated], *keys]
+        if variant == "mxfp4" and stated == AFP8_BACKEND:
+            return [EIGHT_BIT_ACTIVATIONS, *keys]
+        if variant == "mxfp4" and served_dtype(r) == "fp8":
+            keys = [EIGHT_BIT_ACTIVATIONS, "w4a16_mxfp4/marlin", *keys]
         named = [f"{prefix}/{name}" for name in BACKEND_KERNELS.get(stated, ())]
         return list(dict.fromkeys([*named, *keys]))
 

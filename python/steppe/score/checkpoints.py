@@ -34,7 +34,25 @@ _STORED: Final = (
 )
 """Words of a quantization, and how it stores a linear; "" is the published checkpoint."""
 
-_SUFFIX: Final = re.compile(r"-(instruct|it|chat|base|nvfp4|fp8|fp8-dynamic|fp8-static|awq)$")
+_ALIASES: Final = (
+    # Releases that publish another's architecture under a name of their own.
+    (r"distill-llama-70b", "llama-3.3-70b"),
+    (r"distill-llama-8b", "llama-3.1-8b"),
+    (r"distill-qwen-(1\.5|7|14|32)b", r"qwen2.5-\1b"),
+    (r"qwq-32b", "qwen2.5-32b"),
+    (r"qwen2\.5-(?:coder|math|vl)-(0\.5|1\.5|3|7|14|32|72)b", r"qwen2.5-\1b"),
+    (r"qwen3-coder-next", "qwen3-next-80b-a3b"),
+    (r"qwen3-30b-a3b-(?:instruct|thinking)-2507", "qwen3-coder-30b-a3b"),
+    (r"glm-4\.(?:5|7)(?!\.|-air|-flash|v)", "glm-4.6"),
+    (r"minimax-m2(?:\.1)?(?![\w.])", "minimax-m2.5"),
+    (r"kimi-k2-thinking", "kimi-k2.5"),
+    (r"(?:mistral-small-3\.1|devstral-small|magistral-small)(?:-24b)?", "mistral-small-3.2-24b"),
+    (r"gpt-oss-safeguard-(20|120)b", r"gpt-oss-\1b"),
+)
+
+_SUFFIX: Final = re.compile(
+    r"-(instruct|instruct-24\d\d|instruct-250[1-6]|it|chat|base|nvfp4|fp8|fp8-dynamic|fp8-static|awq)$"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +94,8 @@ def drafter_of(method: str, target: Checkpoint, named: str) -> str | None:
 def family_of(model: str) -> str:
     """The family of catalog models a name belongs to: the longest whose words it holds. Raises DeploymentError."""
     name = _words(model)
+    for pattern, family in _ALIASES:
+        name = re.sub(rf"(?<![\w.]){pattern}", family, name)
     best, rest = "", ""
     for family in _families():
         found = re.search(rf"(?<![\w.]){re.escape(family).replace(re.escape('-'), '-?')}(?![\w.])(.*)$", name)
@@ -92,6 +112,7 @@ def family_of(model: str) -> str:
 def _words(model: str) -> str:
     """Lower case, one hyphen between words, without parentheses and path."""
     name = re.sub(r"\(.*?\)", " ", model).strip().rsplit("/", 1)[-1]
+    name = re.sub(r"(?<=\d)_(?=\d)", ".", name)  # 3_3 for 3.3
     return re.sub(r"[\s_-]+", "-", name.lower()).strip("-")
 
 

@@ -54,6 +54,15 @@ _PARTS: Final = (
     (r"\bThor\b", Part("Jetson Thor", 122.8, 11.0)),
     (r"\bOrin\b", Part("Jetson AGX Orin", 61.4, 8.7)),
     (r"\bSM ?120\b", Part("a part of capability 12.0", 95.0, 12.0)),
+    (r"\bMI300X?\b", Part("MI300X", 191.7, 9.0)),
+    (r"\bMI325X?\b", Part("MI325X", 255.7, 9.0)),
+    (r"\bMI3[56]5X?\b|\bMI350X?\b", Part("MI350X", 287.7, 9.0)),
+    (r"\bL20\b", Part("L20", 44.4, 8.9)),
+    (r"\b6000 ?Ada\b", Part("RTX 6000 Ada", 47.4, 8.9)),
+    (r"\bRTX ?PRO ?5000\b", Part("RTX PRO 5000", 47.0, 12.0)),
+    (r"\bRTX ?PRO ?4[05]00\b", Part("RTX PRO 4500", 31.4, 12.0)),
+    (r"\b4070\b|\b4060\b", Part("RTX 4070", 11.6, 8.9)),
+    (r"\b30[678]0\b", Part("RTX 3080", 9.8, 8.6)),
     (r"\bR9700\b", Part("Radeon AI PRO R9700", 31.9, 8.9)),
     (r"\bB70\b|\bArc\b", Part("Intel Arc", 31.9, 8.9)),
 )
@@ -70,4 +79,5 @@ UNKNOWN: Final = (
 
 def part_of(gpu: str) -> Part | None:
     """The part a cell names, None where it names none that is known."""
-    return next((part for pattern, part in _PARTS if re.search(pattern, gpu, re.IGNORECASE)), None)
+    name = re.sub(r"^\d+ ?[x×*] ?", "", gpu.strip())
+    return next((part for pattern, part in _PARTS if re.search(pattern, name, re.IGNORECASE)), None)

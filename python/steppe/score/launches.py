@@ -111,7 +111,7 @@ def launch_of(start: Start) -> Launch:
     if start.tp is None:
         raise DeploymentError("tp is not stated, nor one GPU")
     assumed: list[str] = []
-    method, tokens, named = _speculation(start)
+    method, tokens, named = speculation_of(start)
     draft, weighed = "", True
     if method:
         method, draft, weighed = _drafter(method, named, checkpoint)
@@ -125,7 +125,7 @@ def launch_of(start: Start) -> Launch:
         "tp": start.tp,
         "pp": start.count("pp") or 1,
         "dp": start.count("dp") or 1,
-        "enable_expert_parallel": start.text("ep").lower() in ("on", "yes", "true"),
+        "enable_expert_parallel": start.text("ep").lower() not in ("", "no", "off", "false", "0", "1"),
     }
     if start.dcp > 1:
         parallel["dcp"] = start.dcp
@@ -146,18 +146,18 @@ def _check_seen(start: Start) -> None:
         raise DeploymentError("speculation given but not seen")
 
 
-def _speculation(start: Start) -> tuple[str, int | None, str]:
+def speculation_of(start: Start) -> tuple[str, int | None, str]:
     """(method, drafted tokens or None, what stands in parentheses) of the row's cell; ("", 0, "") without a drafter."""
     text = start.text("speculative").lower()
     if text in _NO_DRAFT:
         return "", 0, ""
-    found = re.fullmatch(r"([a-z_]+\d?(?<!\d\d))[ :=-]*(\d+)?\s*(?:tokens)?\s*(?:\((.*)\))?", text)
-    if not found:
+    named = re.search(r"\((.*?)\)", text)
+    plain = re.sub(r"\(.*?\)", " ", text)
+    method = re.match(r"eagle3|[a-z]+(?:_[a-z]+)*", plain)
+    counts = re.findall(r"\d+", plain[method.end() :]) if method else []
+    if not method or len(counts) > 1:
         raise DeploymentError(f"speculation '{text}' is not read")
-    method, tokens, named = found.group(1), found.group(2), found.group(3) or ""
-    if tokens is None and method[-1].isdigit() and method != "eagle3":
-        method, tokens = method[:-1], method[-1]
-    return method, int(tokens) if tokens else None, named.strip()
+    return method.group(), int(counts[0]) if counts else None, named.group(1).strip() if named else ""
 
 
 def _drafter(method: str, named: str, checkpoint: Checkpoint) -> tuple[str, str, bool]:
@@ -209,7 +209,7 @@ def _worlds(release: Release | None, part: Part | None, tokens: int | None, recu
 
 def _engine(start: Start, checkpoint: Checkpoint) -> dict[str, Any]:
     engine: dict[str, Any] = {}
-    dtype = re.sub(r"^auto\b.*", "auto", start.text("kv_cache_dtype").lower())
+    dtype = re.split(r"[ (,]", start.text("kv_cache_dtype").lower())[0]
     if dtype in ("", "auto"):
         dtype = checkpoint.graph.globals_.kv_cache_dtype  # what auto means for this checkpoint
     if dtype:

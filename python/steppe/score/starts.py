@@ -58,7 +58,7 @@ class Start:
         gpu = self.text("gpu").lower()
         if not gpu:
             return None
-        for pattern in (r"^(\d+) ?x\b", r"\bx ?(\d+)\b", r"^(\d+) gpus?\b"):
+        for pattern in (r"^(\d+) ?[x×*] ?(?!\d)", r"\b[x×*] ?(\d+)\b", r"^(\d{1,2}) (?=[a-z])"):
             if found := re.search(pattern, gpu):
                 return int(found.group(1))
         return 1
@@ -74,12 +74,12 @@ class Start:
     @property
     def dcp(self) -> int:
         """Decode-context width, which has no column: as a note names it."""
-        return int(self.noted(r"(?<!no )(?<!non-)\bDCP (\d+)") or 1)
+        return int(self.noted(r"(?<!no )(?<!non-)\bDCP(?:[ _-]?size)?[ =:]*(\d+)") or 1)
 
     @property
     def max_num_seqs(self) -> int | None:
         """Sequences a step, which have no column: as a note names them."""
-        found = self.noted(r"max_num_seqs[ =:]*(\d+)")
+        found = self.noted(r"max[_-]num[_-]seqs[ =:]*(\d+)")
         return int(found) if found else None
 
     @property

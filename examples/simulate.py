@@ -163,9 +163,8 @@ def main() -> None:
         f"{simulation.step} steps, {simulation.finished} requests finished, {simulation.tokens} tokens "
         f"in {simulation.now / 1e9:.1f} simulated s; {running} running, {len(simulation.waiting)} waiting"
     )
-    print(
-        f"{simulation.step / seconds / 1e6:.2f} million steps a second ({seconds / simulation.step * 1e9:.0f} ns a step)"
-    )
+    each = seconds / simulation.step
+    print(f"{1e-6 / each:.2f} million steps a second ({each * 1e9:.0f} ns a step)")
 
 
 if __name__ == "__main__":

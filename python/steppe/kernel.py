@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -186,10 +185,10 @@ class Kernel(PricingKernel):
 
     # -- embedding ------------------------------------------------------------------------------------------------
 
-    def to_bytes(self) -> bytes:
-        """The kernel as bytes (see `PricingKernel.to_bytes`), with the memory its caches have."""
-        budget = max(-1, self._memory.kv_budget_bytes()) if self._caches is not None else -1
-        return _core.kernel_to_bytes(self._core, self._caches, budget, json.dumps(self.provenance()))
+    @property
+    def kv_bytes(self) -> int:
+        """Bytes a rank has left for caches; -1 where the model keeps none or does not fit."""
+        return max(-1, self._memory.kv_budget_bytes()) if self._caches is not None else -1
 
     # -- what was decided ---------------------------------------------------------------------------------------
 

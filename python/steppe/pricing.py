@@ -81,9 +81,14 @@ class PricingKernel:
         """The compiled cache pool; None for a model without caches."""
         return self._caches
 
+    @property
+    def kv_bytes(self) -> int:
+        """Bytes a rank has left for caches; -1 where that is not known."""
+        return self._kv_bytes
+
     def to_bytes(self) -> bytes:
         """The kernel as versioned, checksummed bytes: steps, cache pool and provenance, not the documents."""
-        return _core.kernel_to_bytes(self._core, self._caches, self._kv_bytes, self._provenance)
+        return _core.kernel_to_bytes(self._core, self._caches, self.kv_bytes, json.dumps(self.provenance()))
 
     @staticmethod
     def from_bytes(data: bytes) -> PricingKernel:

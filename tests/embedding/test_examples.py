@@ -59,6 +59,12 @@ def test_both_simulations_agree(built: Path, stored: tuple[steppe.Kernel, Path])
         assert "steps a second" in c[1]
 
 
+def test_python_simulates_the_same(built: Path, stored: tuple[steppe.Kernel, Path]) -> None:
+    _, path = stored
+    cpp = run(built / "simulate", path, "3000", "12").splitlines()
+    assert run(sys.executable, EXAMPLES / "simulate.py", path, "3000", "12").splitlines()[0] == cpp[0]
+
+
 def test_a_damaged_kernel_ends_with_a_message(built: Path, tmp_path: Path) -> None:
     (tmp_path / "kernel.bin").write_bytes(b"STEPPEK\n and nothing more")
     for program in ("price", "simulate", "simulate_c"):

@@ -66,7 +66,7 @@ def test_a_shown_document_is_one_that_loads(root: Path, tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["show", "bigg"], "did you mean big?"),
-        (["show", "disk", "--kind", "chip"], "'disk' is not in the embedded catalog"),
+        (["show", "disk", "--kind", "chip"], "'disk' is not in "),
         (["show", "big", "--kind", "part"], "unknown kind 'part'"),
         (["list", "chip"], "unknown kind 'chip'; did you mean chips?"),
         (["list", "--catalog", "/nowhere"], "no such folder"),

@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SOURCES := pyproject.toml CMakeLists.txt $(shell find cpp python -type f \( -name '*.py' -o -name '*.?pp' -o -name '*.yaml' -o -name '*.json' -o -name '*.h' \) 2>/dev/null)
-CXX_FILES := $(shell find cpp examples -type f \( -name '*.cpp' -o -name '*.hpp' -o -name '*.h' -o -name '*.c' \) 2>/dev/null)
+CXX_FILES := $(shell find cpp examples bench -type f \( -name '*.cpp' -o -name '*.hpp' -o -name '*.h' -o -name '*.c' \) 2>/dev/null)
 CXX_BUILD := build/tests
 JOBS ?= 2
 

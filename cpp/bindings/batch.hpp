@@ -11,7 +11,9 @@ struct OwnedBatch {
   std::vector<std::int32_t> scheduled, computed;
   std::int32_t decode_threshold, sm_budget, pad_tokens, group_tokens;
 
-  Batch view() const noexcept { return {scheduled, computed, decode_threshold, sm_budget, pad_tokens, group_tokens}; }
+  Batch view() const noexcept {
+    return {scheduled, computed, decode_threshold, sm_budget, pad_tokens, group_tokens};
+  }
 };
 
 // A 1-D integer array as int32; raises steppe.Error naming `what` for another dtype, shape or range.

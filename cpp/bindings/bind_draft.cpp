@@ -17,15 +17,17 @@ void bind_draft(py::module_& m) {
       .value("target", Pass::Graph::target)
       .value("own", Pass::Graph::own);
   py::class_<Pass>(m, "Pass", "Which requests and rows a draft pass runs, how often, and under which graphs.")
-      .def(py::init([](Pass::Rows rows, Pass::Graph graph, std::int32_t block, std::int32_t extra, std::int32_t head_rows,
-                       std::int32_t count, std::int32_t ahead, bool grows, std::int32_t width, std::int32_t ceiling,
-                       std::int32_t max_requests, std::int32_t max_rows) {
-             return Pass{rows, graph, block, extra, head_rows, count, ahead, grows, width, ceiling, max_requests, max_rows};
+      .def(py::init([](Pass::Rows rows, Pass::Graph graph, std::int32_t block, std::int32_t extra,
+                       std::int32_t head_rows, std::int32_t count, std::int32_t ahead, bool grows,
+                       std::int32_t width, std::int32_t ceiling, std::int32_t max_requests,
+                       std::int32_t max_rows) {
+             return Pass{rows,  graph, block, extra,   head_rows,    count,
+                         ahead, grows, width, ceiling, max_requests, max_rows};
            }),
-           py::kw_only(), py::arg("rows") = Pass::Rows::batch, py::arg("graph") = Pass::Graph::eager, py::arg("block") = 1,
-           py::arg("extra") = 0, py::arg("head_rows") = 0, py::arg("count") = 1, py::arg("ahead") = 0,
-           py::arg("grows") = false, py::arg("width") = 1, py::arg("ceiling") = 0, py::arg("max_requests") = 0,
-           py::arg("max_rows") = 0)
+           py::kw_only(), py::arg("rows") = Pass::Rows::batch, py::arg("graph") = Pass::Graph::eager,
+           py::arg("block") = 1, py::arg("extra") = 0, py::arg("head_rows") = 0, py::arg("count") = 1,
+           py::arg("ahead") = 0, py::arg("grows") = false, py::arg("width") = 1, py::arg("ceiling") = 0,
+           py::arg("max_requests") = 0, py::arg("max_rows") = 0)
       .def_readonly("rows", &Pass::rows)
       .def_readonly("graph", &Pass::graph)
       .def_readonly("block", &Pass::block)

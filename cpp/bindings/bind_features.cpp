@@ -37,7 +37,8 @@ void bind_feature_probe(py::module_& m) {
         return named(plan, out);
       },
       py::arg("plan"), py::arg("batch"),
-      "What a plan reads of a batch: every fixed feature by name, `reads` and `pairs` by class, and `uniform`.");
+      "What a plan reads of a batch: every fixed feature by name, `reads` and `pairs` by class, and "
+      "`uniform`.");
 }
 
 }  // namespace steppe::bindings

@@ -8,7 +8,9 @@ namespace steppe::bindings {
 void bind_transfer(py::module_& m) {
   m.def(
       "transfer_ns",
-      [](double bytes, double floor_s, double bytes_per_s) { return laws::ns(laws::transfer_s(bytes, {floor_s, bytes_per_s})); },
+      [](double bytes, double floor_s, double bytes_per_s) {
+        return laws::ns(laws::transfer_s(bytes, {floor_s, bytes_per_s}));
+      },
       py::arg("bytes"), py::kw_only(), py::arg("floor_s"), py::arg("bytes_per_s"),
       "Nanoseconds of max(floor, bytes/rate); 0 for nothing to move.");
   m.def(
@@ -18,7 +20,8 @@ void bind_transfer(py::module_& m) {
       },
       py::arg("bytes"), py::arg("depth"), py::kw_only(), py::arg("latency_s"), py::arg("device_bytes_per_s"),
       py::arg("host_bytes_per_s"),
-      "Nanoseconds of one of `depth` transfers that share a tier's rate, capped by the host link (0 = no cap).");
+      "Nanoseconds of one of `depth` transfers that share a tier's rate, capped by the host link (0 = no "
+      "cap).");
   m.def(
       "admission_ns",
       [](double prompt, double per_request_s, double per_token_s) {

@@ -7,8 +7,9 @@
 namespace steppe::bindings {
 
 inline constexpr const char* kFeatureNames[] = {
-    "tokens",         "padded_tokens", "scheduled", "requests",    "decodes",   "decode_tokens", "prefills",
-    "prefill_tokens", "context_rows",  "unpadded",  "max_context", "max_chunk", "sampled_rows",  "group_rows"};
+    "tokens",        "padded_tokens", "scheduled",      "requests",     "decodes",
+    "decode_tokens", "prefills",      "prefill_tokens", "context_rows", "unpadded",
+    "max_context",   "max_chunk",     "sampled_rows",   "group_rows"};
 static_assert(sizeof(kFeatureNames) / sizeof(*kFeatureNames) == kFixedFeatures);
 
 pybind11::dict named(const FeaturePlan& plan, const Features& features);

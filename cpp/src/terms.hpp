@@ -1,8 +1,9 @@
-// Terms compiled for evaluation: each law a small struct holding its lifted numbers, one variant alternative a law.
+// Terms compiled for evaluation: each law a small struct holding its lifted numbers, one variant alternative
+// a law.
 //
-// A law states `name`, its parameters and its inputs in order. The first input is the gate: the law costs nothing
-// while that feature is 0. Evaluation reads features only; `Context` carries the little that is not a feature.
-// A law whose numbers must be more than finite says what is wrong with them in `fault`.
+// A law states `name`, its parameters and its inputs in order. The first input is the gate: the law costs
+// nothing while that feature is 0. Evaluation reads features only; `Context` carries the little that is not a
+// feature. A law whose numbers must be more than finite says what is wrong with them in `fault`.
 #pragma once
 
 #include <array>
@@ -28,7 +29,7 @@ struct Cost {
 struct Context {
   const Features& f;
   const Batch& batch;
-  double derate;         // of this term: 1 unless an SM budget slows it
+  double derate;          // of this term: 1 unless an SM budget slows it
   const double* earlier;  // seconds of the terms before this one in the plan, per launch
 };
 
@@ -103,9 +104,9 @@ struct HostLaunch {
   }
 };
 
-// Gathers of a latent prefill's cached context under decode-context parallelism: prefills in ascending scheduled
-// order, runs broken by a fresh prefill; a run of context S pays ceil(S/chunk) gathers of S/chunks tokens each.
-// (vllm/model_executor/layers/attention/mla_attention.py:1922-2080, 2297-2320)
+// Gathers of a latent prefill's cached context under decode-context parallelism: prefills in ascending
+// scheduled order, runs broken by a fresh prefill; a run of context S pays ceil(S/chunk) gathers of S/chunks
+// tokens each. (vllm/model_executor/layers/attention/mla_attention.py:1922-2080, 2297-2320)
 struct ContextGather {
   static constexpr const char* name = "context_gather";
   static constexpr std::array params = {"floor", "transition_slope", "peak_slope", "chunk"};
@@ -120,7 +121,8 @@ struct ContextGather {
   double run(std::int64_t context) const noexcept {
     if (context <= 0) return 0;
     const auto gathers = static_cast<double>((context + chunk - 1) / chunk);
-    return gathers * laws::two_piece(gather.floor, gather.transition, gather.peak, static_cast<double>(context) / gathers);
+    return gathers * laws::two_piece(gather.floor, gather.transition, gather.peak,
+                                     static_cast<double>(context) / gathers);
   }
   Cost operator()(const Context& c, const Inputs& in) const noexcept {
     const Batch& batch = c.batch;

@@ -28,10 +28,11 @@ inline Cost shared_us(double fixed, double compute, double memory) noexcept {
 struct GemmTerm {
   static constexpr const char* name = "gemm";
   static constexpr std::array params = {
-      "n",     "k",        "sms",      "bw",       "l2_B",   "peak_flops", "w_bytes",  "a_bytes", "act_gain", "eff",
-      "bw_eff", "tile_us",  "u0_ns",    "theta",    "thr",    "thr_us",     "split_us", "t0",      "q_row_us", "q_col_us",
-      "chunk", "multi_us", "align_us", "mis_from", "ladder", "m1",         "tm1",      "tn1",     "m2",       "tm2",
-      "tn2",   "m3",       "tm3",      "tn3"};
+      "n",        "k",        "sms",      "bw",     "l2_B",     "peak_flops", "w_bytes",
+      "a_bytes",  "act_gain", "eff",      "bw_eff", "tile_us",  "u0_ns",      "theta",
+      "thr",      "thr_us",   "split_us", "t0",     "q_row_us", "q_col_us",   "chunk",
+      "multi_us", "align_us", "mis_from", "ladder", "m1",       "tm1",        "tn1",
+      "m2",       "tm2",      "tn2",      "m3",     "tm3",      "tn3"};
   static constexpr std::array inputs = {"rows", "unpadded"};
   laws::Gemm law;
 
@@ -41,7 +42,8 @@ struct GemmTerm {
     law.tile_count = 0;
     for (std::size_t i = 0; i < 3 && p[26 + 3 * i] > 0; ++i) {
       const double tm = p[26 + 3 * i], tn = p[27 + 3 * i];
-      const double unit = p[12] * 1e-3 + 2 * tm * tn * sms / (peak * p[9]);  // us per unit of k, one tile on one SM
+      const double unit =
+          p[12] * 1e-3 + 2 * tm * tn * sms / (peak * p[9]);  // us per unit of k, one tile on one SM
       const double edge = p[11] * tm * tn / 16384;
       law.tiles[i] = {tm, std::ceil(n / tn) / sms, k * unit + edge, edge, p[25 + 3 * i]};
       ++law.tile_count;
@@ -68,15 +70,16 @@ struct GemmTerm {
 
 struct ExpertsTerm {
   static constexpr const char* name = "experts";
-  static constexpr std::array params = {"experts", "top_k", "ep",     "hidden", "inner",  "matrices",      "bw",
-                                        "peak_flops", "w_bytes", "pad", "all_pairs", "t0", "t_ramp", "c_dim",
-                                        "c_loc", "c_tok", "c_route", "c_row", "c_act", "eff", "bw_eff", "tile0",
-                                        "concentration"};
+  static constexpr std::array params = {
+      "experts", "top_k", "ep",        "hidden", "inner",  "matrices", "bw",           "peak_flops",
+      "w_bytes", "pad",   "all_pairs", "t0",     "t_ramp", "c_dim",    "c_loc",        "c_tok",
+      "c_route", "c_row", "c_act",     "eff",    "bw_eff", "tile0",    "concentration"};
   static constexpr std::array inputs = {"rows"};
   laws::Experts law;
 
   explicit ExpertsTerm(Numbers p) {
-    const double hidden = p[3], inner = std::ceil(p[4] / p[9]) * p[9], mats = p[5], bw = p[6] * 1e-6, peak = p[7] * 1e-6;
+    const double hidden = p[3], inner = std::ceil(p[4] / p[9]) * p[9], mats = p[5], bw = p[6] * 1e-6,
+                 peak = p[7] * 1e-6;
     law.experts = p[0];
     law.top_k = p[1];
     law.ep = p[2];
@@ -102,17 +105,19 @@ struct ExpertsTerm {
 
 struct AttentionDecodeTerm {
   static constexpr const char* name = "attention_decode";
-  static constexpr std::array params = {"n", "g", "d", "e", "sms", "bw", "F", "F1", "F2", "F3", "t0", "t1", "t2", "tb",
-                                        "tq", "u", "r", "S", "wide", "swaps", "unpacked", "never_splits", "triton",
-                                        "window", "one_launch"};
+  static constexpr std::array params = {
+      "n",      "g",      "d",         "e",  "sms", "bw", "F", "F1",   "F2",    "F3",       "t0",
+      "t1",     "t2",     "tb",        "tq", "u",   "r",  "S", "wide", "swaps", "unpacked", "never_splits",
+      "triton", "window", "one_launch"};
   static constexpr std::array inputs = {"decodes", "keys", "longest", "decode_tokens", "prefills"};
   laws::AttentionDecode law;
   double window;    // keys a window kernel reads at most; 0 = all
   bool one_launch;  // prefills share the launch, its floor is theirs
 
   explicit AttentionDecodeTerm(Numbers p) {
-    law = {p[0], p[1], p[2], p[3], p[4], p[5] * 1e-6, p[6], p[7], p[8], p[9], p[10], p[11], p[12], p[13], p[14], p[15], p[16], p[17],
-           p[18] > 0, p[19] > 0, p[20] > 0, p[21] > 0, p[22] > 0};
+    law = {p[0],  p[1],  p[2],      p[3],      p[4],      p[5] * 1e-6, p[6],     p[7],
+           p[8],  p[9],  p[10],     p[11],     p[12],     p[13],       p[14],    p[15],
+           p[16], p[17], p[18] > 0, p[19] > 0, p[20] > 0, p[21] > 0,   p[22] > 0};
     window = p[23];
     one_launch = p[24] > 0;
   }
@@ -126,26 +131,31 @@ struct AttentionDecodeTerm {
 
 struct AttentionPrefillTerm {
   static constexpr const char* name = "attention_prefill";
-  static constexpr std::array params = {"n", "g", "d", "e", "bw", "F", "F1", "a0", "a1", "r0", "r1", "tg", "tn", "tc0",
-                                        "tc1", "rk", "v", "C"};
-  static constexpr std::array inputs = {"prefills", "prefill_tokens", "pairs", "visible", "longest_chunk", "cached_keys"};
+  static constexpr std::array params = {"n",  "g",  "d",  "e",  "bw",  "F",   "F1", "a0", "a1",
+                                        "r0", "r1", "tg", "tn", "tc0", "tc1", "rk", "v",  "C"};
+  static constexpr std::array inputs = {"prefills", "prefill_tokens", "pairs",
+                                        "visible",  "longest_chunk",  "cached_keys"};
   laws::AttentionPrefill law;
   explicit AttentionPrefillTerm(Numbers p)
-      : law{p[0], p[1], p[2], p[3], p[4] * 1e-6, p[5], p[6], p[7], p[8], p[9], p[10], p[11], p[12], p[13], p[14], p[15], p[16], p[17]} {}
+      : law{p[0], p[1],  p[2],  p[3],  p[4] * 1e-6, p[5],  p[6],  p[7],  p[8],
+            p[9], p[10], p[11], p[12], p[13],       p[14], p[15], p[16], p[17]} {}
   Cost operator()(const Context& c, const Inputs& in) const noexcept {
     const laws::PrefillBatch b{c.f[in[0]], c.f[in[1]], c.f[in[2]], c.f[in[3]], c.f[in[4]], c.f[in[5]]};
-    const double core = laws::norm_three_halves(law.compute_us(b) * c.derate, law.chain_us(b), law.memory_us(b));
+    const double core =
+        laws::norm_three_halves(law.compute_us(b) * c.derate, law.chain_us(b), law.memory_us(b));
     return {(law.fixed_us(b) + core) * kUs};
   }
 };
 
-// One latent-attention block: decode rows alone run the decode module; with prefills the context module's projections
-// cover all rows, and both attentions follow.
+// One latent-attention block: decode rows alone run the decode module; with prefills the context module's
+// projections cover all rows, and both attentions follow.
 struct MlaTerm {
   static constexpr const char* name = "mla";
-  static constexpr std::array params = {"h",  "e",  "sms", "bw",  "F1", "L1", "k0", "k1", "u",  "r",   "S",  "F",  "w1",
-                                        "c0", "c1", "cF1", "cal", "cts", "ctc", "cF", "cw1", "cc0", "cc1", "mixed_us"};
-  static constexpr std::array inputs = {"rows", "decodes", "keys", "longest", "decode_tokens", "prefills", "pairs", "visible"};
+  static constexpr std::array params = {"h",   "e",   "sms", "bw", "F1",  "L1",  "k0",  "k1",
+                                        "u",   "r",   "S",   "F",  "w1",  "c0",  "c1",  "cF1",
+                                        "cal", "cts", "ctc", "cF", "cw1", "cc0", "cc1", "mixed_us"};
+  static constexpr std::array inputs = {"rows",          "decodes",  "keys",  "longest",
+                                        "decode_tokens", "prefills", "pairs", "visible"};
   laws::MlaDecode decode;
   laws::MlaContext context;
   laws::Projections decode_rows, all_rows;
@@ -174,12 +184,15 @@ struct MlaTerm {
   }
 };
 
-// One sparse-selection block (DSA, MSA, CSA, HCA): S = selected + selected2, A = scored, over decodes or prefills.
+// One sparse-selection block (DSA, MSA, CSA, HCA): S = selected + selected2, A = scored, over decodes or
+// prefills.
 struct SparseTerm {
   static constexpr const char* name = "sparse";
-  static constexpr std::array params = {"h",  "k0", "k1", "kc", "ts", "F1",  "Fi",    "i0",     "i1",    "i2",
-                                        "F",  "w1", "c0", "c1", "limit", "limit2", "ratio2", "ratio_scored", "projects"};
-  static constexpr std::array inputs = {"requests", "rows", "tokens", "selected", "selected2", "scored", "longest", "others"};
+  static constexpr std::array params = {
+      "h", "k0", "k1", "kc", "ts",    "F1",     "Fi",     "i0",           "i1",      "i2",
+      "F", "w1", "c0", "c1", "limit", "limit2", "ratio2", "ratio_scored", "projects"};
+  static constexpr std::array inputs = {"requests",  "rows",   "tokens",  "selected",
+                                        "selected2", "scored", "longest", "others"};
   laws::Sparse law;
   laws::Projections projections;
   double limit, limit2, ratio2, ratio_scored;
@@ -188,7 +201,11 @@ struct SparseTerm {
   explicit SparseTerm(Numbers p)
       : law{p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7], p[8], p[9]},
         projections{p[0], p[10], p[11], p[12], p[13]},
-        limit(p[14]), limit2(p[15]), ratio2(p[16]), ratio_scored(p[17]), projects_alone(p[18] > 0) {}
+        limit(p[14]),
+        limit2(p[15]),
+        ratio2(p[16]),
+        ratio_scored(p[17]),
+        projects_alone(p[18] > 0) {}
   Cost operator()(const Context& c, const Inputs& in) const noexcept {
     const double longest = c.f[in[6]];
     laws::SparseBatch b{c.f[in[0]], c.f[in[2]], c.f[in[3]], c.f[in[5]], 0, 0, longest};
@@ -210,7 +227,9 @@ struct ConvContextTerm {
   static constexpr std::array inputs = {"requests", "rows"};
   laws::ConvContext law;
   explicit ConvContextTerm(Numbers p) : law{p[0], p[1] * 1e-6, p[2], p[3], p[4], p[5], p[6], p[7]} {}
-  Cost operator()(const Context& c, const Inputs& in) const noexcept { return {law.us(c.f[in[0]], c.f[in[1]]) * kUs}; }
+  Cost operator()(const Context& c, const Inputs& in) const noexcept {
+    return {law.us(c.f[in[0]], c.f[in[1]]) * kUs};
+  }
 };
 
 struct ScanContextTerm {
@@ -218,7 +237,8 @@ struct ScanContextTerm {
   static constexpr std::array params = {"heads", "row_bytes", "bw", "F", "ts", "tc", "tw", "w0", "v", "C"};
   static constexpr std::array inputs = {"requests", "rows", "chunked_rows", "longest"};
   laws::ScanContext law;
-  explicit ScanContextTerm(Numbers p) : law{p[0], p[1], p[2] * 1e-6, p[3], p[4], p[5], p[6], p[7], p[8], p[9]} {}
+  explicit ScanContextTerm(Numbers p)
+      : law{p[0], p[1], p[2] * 1e-6, p[3], p[4], p[5], p[6], p[7], p[8], p[9]} {}
   Cost operator()(const Context& c, const Inputs& in) const noexcept {
     return {law.us(c.f[in[0]], c.f[in[1]], c.f[in[2]], std::max(64.0, c.f[in[3]])) * kUs};
   }
@@ -232,11 +252,13 @@ struct TwoProtocolTerm {
   double bytes;
   laws::TwoProtocols law;
   explicit TwoProtocolTerm(Numbers p) : bytes(p[0]), law{p[1], p[2], p[3], p[4]} {}
-  Cost operator()(const Context& c, const Inputs& in) const noexcept { return {law.us(bytes * c.f[in[0]]) * kUs}; }
+  Cost operator()(const Context& c, const Inputs& in) const noexcept {
+    return {law.us(bytes * c.f[in[0]]) * kUs};
+  }
 };
 
-// A collective by its measured curve; below `smooth_bytes` never more than the two-protocol fit, where the launch does
-// not take the dispatch step the curve was measured with.
+// A collective by its measured curve; below `smooth_bytes` never more than the two-protocol fit, where the
+// launch does not take the dispatch step the curve was measured with.
 struct CurveTerm {
   static constexpr const char* name = "curve";
   static constexpr int kHead = 6;  // numbers before the points
@@ -253,7 +275,8 @@ struct CurveTerm {
     return nullptr;
   }
   explicit CurveTerm(Numbers p) : bytes(p[0]), smooth_bytes(p[1]), smooth{p[2], p[3], p[4], p[5]} {
-    for (std::size_t i = kHead; i + 1 < p.size(); i += 2) points.push_back({std::log2(p[i]), std::log(p[i + 1])});
+    for (std::size_t i = kHead; i + 1 < p.size(); i += 2)
+      points.push_back({std::log2(p[i]), std::log(p[i + 1])});
   }
   Cost operator()(const Context& c, const Inputs& in) const noexcept {
     const double b = bytes * c.f[in[0]];
@@ -263,8 +286,8 @@ struct CurveTerm {
   }
 };
 
-// Kernels [first, last] run on a second stream beside kernel `behind` while the step has at most `limit` rows: only what
-// exceeds it counts, plus a fee for joining.
+// Kernels [first, last] run on a second stream beside kernel `behind` while the step has at most `limit`
+// rows: only what exceeds it counts, plus a fee for joining.
 struct HiddenBehind {
   static constexpr const char* name = "hidden_behind";
   static constexpr std::array params = {"first", "last", "behind", "limit", "fee_us"};
@@ -278,8 +301,11 @@ struct HiddenBehind {
     return nullptr;
   }
   explicit HiddenBehind(Numbers p)
-      : first(static_cast<std::size_t>(p[0])), last(static_cast<std::size_t>(p[1])), behind(static_cast<std::size_t>(p[2])),
-        limit(p[3]), fee(p[4] * kUs) {}
+      : first(static_cast<std::size_t>(p[0])),
+        last(static_cast<std::size_t>(p[1])),
+        behind(static_cast<std::size_t>(p[2])),
+        limit(p[3]),
+        fee(p[4] * kUs) {}
   // Seconds added, given what the kernels take in all and what the one they hide behind takes.
   double of(double rows, double hidden, double cover) const noexcept {
     return rows > limit ? 0 : fee - std::min(hidden, cover);

@@ -1,6 +1,6 @@
-// The plan: a flat list of terms. A term is one law with its numbers, the features it reads, the resource it is
-// charged to and a name a person reads. The resolver writes plans; the core evaluates them and knows neither models
-// nor chips nor coefficient families.
+// The plan: a flat list of terms. A term is one law with its numbers, the features it reads, the resource it
+// is charged to and a name a person reads. The resolver writes plans; the core evaluates them and knows
+// neither models nor chips nor coefficient families.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,10 @@ struct Term {
   std::vector<double> params;         // in the order the law states
   std::vector<std::uint16_t> inputs;  // features, in the order the law states
   Resource resource = Resource::sm;
-  std::uint16_t stage = 0;            // index into Plan::stages
-  double count = 1;                   // launches a layer
-  bool serial = false;                // adds to its stage instead of overlapping with the other resources
-  bool derate = false;                // slowed by an SM budget
+  std::uint16_t stage = 0;  // index into Plan::stages
+  double count = 1;         // launches a layer
+  bool serial = false;      // adds to its stage instead of overlapping with the other resources
+  bool derate = false;      // slowed by an SM budget
 };
 
 // A layer kind, the head, or the work around them. Resources overlap inside a stage, stages never do.

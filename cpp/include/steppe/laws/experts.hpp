@@ -1,4 +1,5 @@
-// Refined MoE law: one layer's routed experts on one rank, routing to combine, all-to-all apart. Microseconds.
+// Refined MoE law: one layer's routed experts on one rank, routing to combine, all-to-all apart.
+// Microseconds.
 //
 //   T = fixed + moved + sqrt(Tc^2 + Tm^2)
 //   P = token-expert pairs on the busiest rank, A = experts it touches (closed-form routing statistics)
@@ -29,10 +30,10 @@ struct Experts {
   double flop_us = 0;        // 2*mats*I*H/(peak*eff)
   double expert_us = 0;      // mats*I*H*w/(bandwidth*bw_eff)
   double tile0 = 0;
-  double t0 = 0, t_ramp = 0; // t0 carries c_dim*(H+I)/1000 + c_loc*L
-  double token_us = 0;       // c_tok*H/1e6 + c_route*k/1000
-  double pair_us = 0;        // (c_row*H + c_act*I*(mats-1))/1e6
-  bool all_pairs = false;    // the kernel walks every rank's pairs (Triton), not the local ones
+  double t0 = 0, t_ramp = 0;  // t0 carries c_dim*(H+I)/1000 + c_loc*L
+  double token_us = 0;        // c_tok*H/1e6 + c_route*k/1000
+  double pair_us = 0;         // (c_row*H + c_act*I*(mats-1))/1e6
+  bool all_pairs = false;     // the kernel walks every rank's pairs (Triton), not the local ones
 
   Routing route(double tokens) const noexcept {
     const double mean = tokens * top_k / experts;
@@ -59,7 +60,8 @@ struct Experts {
   }
   double memory_us(const Routing& r) const noexcept { return r.touched * expert_us; }
   double fixed_us(double tokens, const Routing& r) const noexcept {
-    return t0 + t_ramp * tokens / (tokens + 16) + token_us * tokens + pair_us * (all_pairs ? tokens * top_k : r.pairs);
+    return t0 + t_ramp * tokens / (tokens + 16) + token_us * tokens +
+           pair_us * (all_pairs ? tokens * top_k : r.pairs);
   }
 };
 

@@ -3,7 +3,8 @@
 //   T  = t0 + Tx + Tq + sqrt(Tc^2 + Tm^2)
 //   Tc = tiled main loop, the fastest of two tilings ("min") or the one the library dispatches to ("ladder")
 //   Tm = (weight bytes + activation bytes) / (bandwidth * bw_eff)
-//   Tq = m * (q_row + q_col * ceil(k/chunk)*chunk/2048), the quantiser; Tx = multi*(m > 1) + align*(m % 4, eager)
+//   Tq = m * (q_row + q_col * ceil(k/chunk)*chunk/2048), the quantiser; Tx = multi*(m > 1) + align*(m % 4,
+//   eager)
 //
 // Fitted by `steppe calibrate` (gemm); held-out errors in docs/research/laws.md.
 #pragma once
@@ -20,25 +21,26 @@ struct GemmShape {
 
 // One tiling with everything that does not depend on m folded in.
 struct GemmTile {
-  double tm = 64;            // rows a tile
-  double tiles_per_sm = 0;   // ceil(n/tn) / SMs: tiles of one row of tiles, over the SMs
-  double wave_us = 0;        // k*u + e: one wave of tiles
-  double edge_us = 0;        // ... of which e, its prologue and epilogue
-  double top_m = 0;          // ladder: last m dispatched here
+  double tm = 64;           // rows a tile
+  double tiles_per_sm = 0;  // ceil(n/tn) / SMs: tiles of one row of tiles, over the SMs
+  double wave_us = 0;       // k*u + e: one wave of tiles
+  double edge_us = 0;       // ... of which e, its prologue and epilogue
+  double top_m = 0;         // ladder: last m dispatched here
 };
 
 struct Gemm {
   std::array<GemmTile, 3> tiles{};
   int tile_count = 2;
   bool ladder = false;
-  double theta = 0.5;        // 1: whole waves; 0: perfectly balanced
-  double split_us = 0;       // fee of split-K, 0 = the kernel has none
+  double theta = 0.5;   // 1: whole waves; 0: perfectly balanced
+  double split_us = 0;  // fee of split-K, 0 = the kernel has none
   double throttle = 0, throttle_us = 1;
-  double mem_us = 0;         // weight bytes over the achieved bandwidth
-  double mem_row_us = 0;     // activation bytes a row, likewise
-  double hot_rows = 0;       // rows whose activations fill half the L2 of a part that keeps them there (0: none does)
-  double act_gain = 1;       // ... and how much faster they are read from it
-  double row_us = 0;         // quantiser a row
+  double mem_us = 0;      // weight bytes over the achieved bandwidth
+  double mem_row_us = 0;  // activation bytes a row, likewise
+  double hot_rows =
+      0;  // rows whose activations fill half the L2 of a part that keeps them there (0: none does)
+  double act_gain = 1;  // ... and how much faster they are read from it
+  double row_us = 0;    // quantiser a row
   double t0 = 0, multi_us = 0, align_us = 0, align_from = 2;
 
   double waves(const GemmTile& t, double rows) const noexcept {

@@ -1,11 +1,13 @@
-// Refined laws of recurrent mixers (GDN, KDA, Mamba-2): a causal convolution and a scan of one layer. Microseconds.
+// Refined laws of recurrent mixers (GDN, KDA, Mamba-2): a causal convolution and a scan of one layer.
+// Microseconds.
 //
 //   conv, context:  F + tn*N*ch + Q*ch*(tq + t2*[N>1]) + io/(v*hbm)/(1 + (C/io)^4),  io = 4*Q*ch
 //   conv, decode:   F + Q*ch*20/(u*hbm)
 //   scan, context:  F + ts*N*H + ((tc*L)^1.5 + (tw*H*Qc)^1.5)^(2/3) + w0*Qc + io/(v*hbm)/(1 + (C/io)^4)
 //   scan, decode:   F + ts*N*H + N*state_bytes/(u*hbm), state read and written
 //
-// Fitted by `steppe calibrate` (recurrent). N requests, Q rows, H value heads and ch convolution channels of this rank.
+// Fitted by `steppe calibrate` (recurrent). N requests, Q rows, H value heads and ch convolution channels of
+// this rank.
 #pragma once
 
 #include <cmath>
@@ -32,8 +34,8 @@ struct ScanContext {
   double heads = 1, row_bytes = 1, hbm = 1, F = 0, ts = 0, tc = 0, tw = 0, w0 = 0, v = 1, C = 1;
   // `chunked` is the rows with each request rounded up to one chunk of 64.
   double us(double requests, double rows, double chunked, double longest) const noexcept {
-    return F + ts * requests * heads + norm_three_halves(tc * longest, tw * heads * chunked, 0) + w0 * chunked +
-           beyond_cache_us(rows * row_bytes, v * hbm, C);
+    return F + ts * requests * heads + norm_three_halves(tc * longest, tw * heads * chunked, 0) +
+           w0 * chunked + beyond_cache_us(rows * row_bytes, v * hbm, C);
   }
 };
 

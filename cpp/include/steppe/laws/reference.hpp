@@ -1,7 +1,8 @@
-// The reference laws: how a BLIS coefficient set prices a kernel. Pure functions of numbers, seconds and bytes.
+// The reference laws: how a BLIS coefficient set prices a kernel. Pure functions of numbers, seconds and
+// bytes.
 //
-// Most reference laws are affine in one feature once the deployment is known. GEMM, for one: work W per token at
-// peak P under the token ramp eff(m) = eps*m/(m + m_half) costs m*W/(P*eff(m)) = W/(P*eps) * (m + m_half).
+// Most reference laws are affine in one feature once the deployment is known. GEMM, for one: work W per token
+// at peak P under the token ramp eff(m) = eps*m/(m + m_half) costs m*W/(P*eff(m)) = W/(P*eps) * (m + m_half).
 #pragma once
 
 #include <algorithm>
@@ -17,7 +18,8 @@ constexpr double two_piece(double floor, double transition_slope, double peak_sl
   return std::max(floor + transition_slope * x, peak_slope * x);
 }
 
-// Weight bytes of the distinct experts `draws` tokens touch: whole*(1 - ((E-k)/E)^draws), log_miss = log((E-k)/E).
+// Weight bytes of the distinct experts `draws` tokens touch: whole*(1 - ((E-k)/E)^draws), log_miss =
+// log((E-k)/E).
 inline double touched_experts(double whole, double log_miss, double draws) noexcept {
   return -whole * std::expm1(draws * log_miss);
 }

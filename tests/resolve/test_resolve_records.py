@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 from resolve_cases import CHIPS, GQA, MODELS, bundle_of, graph_of, long_model
 
-LONG = long_model(8192)
 
 from steppe.provenance import Ledger
 from steppe.resolve.choices import resolve, resolved
 from steppe.resolve.resolved import Resolution
 from steppe.resolve.rules import ASSUMPTIONS, OVERRIDES
+
+LONG = long_model(8192)
 
 NGRAM = {"method": "ngram", "num_spec_tokens": 3}
 MTP = {"method": "mtp", "num_spec_tokens": 1}

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from resolve_cases import CHIPS, GQA, MODELS, bundle_of, graph_of, long_model
 
-
 from steppe.provenance import Ledger
 from steppe.resolve.choices import resolve, resolved
 from steppe.resolve.resolved import Resolution

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,8 @@ from steppe.errors import DeploymentError
 
 if TYPE_CHECKING:
     from steppe.kernel import Kernel
+    from steppe.memory.groups import LayerGroup
+    from steppe.memory.specs import CacheSpec
 
 GIB = float(1 << 30)
 PARTS = {
@@ -70,7 +73,7 @@ def sizes(kernel: Kernel, lengths: list[int] | None = None) -> dict[str, Any]:
         "pre_snapshot_bytes": kernel.pre_snapshot_bytes(),
         "block_size_tokens": kernel.memory.block_size,
         "bytes_per_block": kernel.memory.bytes_per_block,
-        "cache_groups": len(kernel.memory.groups),
+        "cache_groups": [_group(group) for group in kernel.memory.groups],
         "kv_budget_bytes": kernel.memory.kv_budget_bytes(),
         "capacity": None,
         "does_not_fit": None,
@@ -83,6 +86,26 @@ def sizes(kernel: Kernel, lengths: list[int] | None = None) -> dict[str, Any]:
     asked = lengths or [length for length in LENGTHS if not most or length <= most]
     out["requests"] = [_request(kernel, tokens, out["capacity"]) for tokens in asked]
     return out
+
+
+def _group(group: LayerGroup) -> dict[str, Any]:
+    """Layers that share block ids: what they keep, and what one block of the group is."""
+    kinds = Counter(_cache(spec) for spec in group.specs)
+    return {
+        "layers": len(group.specs),
+        "caches": [f"{count} x {name}" if count > 1 else name for name, count in kinds.items()],
+        "block_tokens": group.specs[0].block_size,
+        "page_bytes": sum(spec.page_bytes for spec in group.specs),
+    }
+
+
+def _cache(spec: CacheSpec) -> str:
+    """A layer's cache in a few words: its kind and what bounds it."""
+    name = {"mamba": "recurrent state", "mla": "latent", "window_mla": "window, latent"}.get(spec.kind, spec.kind)
+    bound = spec.window or spec.chunk
+    pooled = f", {spec.tokens_per_state} tokens a state" if spec.tokens_per_state not in (1, None) else ""
+    role = f" ({spec.role})" if spec.role == "indexer" else ""
+    return f"{name}{role}{f' {bound}' if bound else ''}{pooled}"
 
 
 def _request(kernel: Kernel, tokens: int, capacity: dict[str, Any] | None) -> dict[str, Any]:
@@ -132,10 +155,12 @@ def _print(kernel: Kernel, report: dict[str, Any]) -> None:
     capacity = report["capacity"]
     console.print(
         f"{capacity['num_blocks']:,} blocks of {report['bytes_per_block']:,} bytes in "
-        f"{report['cache_groups']} group(s): {capacity['tokens']:,} tokens, "
+        f"{len(report['cache_groups'])} group(s): {capacity['tokens']:,} tokens, "
         f"{capacity['max_concurrency']:.2f}x requests of {capacity['max_model_len']:,}.",
         highlight=False,
     )
+    if len(report["cache_groups"]) > 1:
+        console.print(_groups_table(report["cache_groups"]))
     requests = Table(box=SIMPLE_HEAD, title="One request", title_justify="left")
     for name in ("tokens", "holds MiB", "admission MiB", "fit at once"):
         requests.add_column(name, justify="right")
@@ -144,3 +169,18 @@ def _print(kernel: Kernel, report: dict[str, Any]) -> None:
         sizes_mib = (f"{each[name] / 2**20:,.1f}" for name in ("held_bytes", "admission_bytes"))
         requests.add_row(f"{each['tokens']:,}", *sizes_mib, "-" if fit is None else f"{fit:,}")
     console.print(requests)
+
+
+def _groups_table(groups: list[dict[str, Any]]) -> Any:
+    """Cache groups; a block id belongs to one of them and costs the widest group's pages."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD, title="Cache groups", title_justify="left")
+    for name, side in (("layers", "right"), ("caches", "left"), ("tokens a block", "right"), ("pages MiB", "right")):
+        table.add_column(name, justify=side)  # type: ignore[arg-type]
+    same = Counter((g["layers"], "; ".join(g["caches"]), g["block_tokens"], g["page_bytes"]) for g in groups)
+    for (layers, caches, tokens, pages), times in same.items():
+        count = f"{times} x {layers}" if times > 1 else str(layers)
+        table.add_row(count, caches, f"{tokens:,}", f"{pages / 2**20:,.3f}")
+    return table

@@ -41,12 +41,25 @@ _llama = partial(_dense, "LlamaForCausalLM")
 _mistral = partial(_dense, "MistralForCausalLM")
 _qwen2 = partial(_dense, "Qwen2ForCausalLM")
 _qwen3 = partial(_dense, "Qwen3ForCausalLM", head_dim=128)
-_gemma2 = partial(_dense, "Gemma2ForCausalLM", tied=True, sliding_window=4096, final_logit_softcapping=30.0)
+_gemma2 = partial(
+    _dense,
+    "Gemma2ForCausalLM",
+    tied=True,
+    sliding_window=4096,
+    max_position_embeddings=8192,
+    final_logit_softcapping=30.0,
+)
 
 
 def _gemma3(hidden: int, inner: int, layers: int, heads: tuple[int, int], d_h: int) -> Stated:
     text = _dense("Gemma3ForCausalLM", hidden, inner, layers, heads, 262208, tied=True)
-    nested = {**text, "head_dim": d_h, "sliding_window": 1024, "sliding_window_pattern": 6}
+    nested = {
+        **text,
+        "head_dim": d_h,
+        "sliding_window": 1024,
+        "sliding_window_pattern": 6,
+        "max_position_embeddings": 131072,
+    }
     return {"architectures": ["Gemma3ForConditionalGeneration"], "text_config": nested}
 
 
@@ -62,6 +75,7 @@ _DEEPSEEK_V2_LITE: Stated = {
     "moe_intermediate_size": 1408,
     "first_k_dense_replace": 1,
     "moe_layer_freq": 1,
+    "max_position_embeddings": 163840,
 }
 
 _DEEPSEEK_V2: Stated = {
@@ -75,6 +89,7 @@ _DEEPSEEK_V2: Stated = {
 _QWEN3_NEXT: Stated = {
     **_dense("Qwen3NextForCausalLM", 2048, 5120, 48, (16, 2), 151936),
     "head_dim": 256,
+    "max_position_embeddings": 262144,
     "full_attention_interval": 4,
     "linear_num_key_heads": 16,
     "linear_num_value_heads": 32,
@@ -90,6 +105,7 @@ _QWEN3_NEXT: Stated = {
 
 _KIMI_LINEAR: Stated = {
     **_dense("KimiLinearForCausalLM", 2304, 9216, 27, (32, 32), 163840),
+    "model_max_length": 1048576,
     "kv_lora_rank": 512,
     "qk_nope_head_dim": 128,
     "qk_rope_head_dim": 64,
@@ -118,6 +134,7 @@ _GLM_4: Stated = {
 _GLM_45_AIR: Stated = {
     **_dense("Glm4MoeForCausalLM", 4096, 10944, 46, (96, 8), 151552),
     **_GLM_4,
+    "max_position_embeddings": 131072,
     "n_routed_experts": 128,
     "moe_intermediate_size": 1408,
     "first_k_dense_replace": 1,
@@ -126,6 +143,7 @@ _GLM_45_AIR: Stated = {
 _GLM_46: Stated = {
     **_dense("Glm4MoeForCausalLM", 5120, 12288, 92, (96, 8), 151552),
     **_GLM_4,
+    "max_position_embeddings": 202752,
     "use_qk_norm": True,
     "n_routed_experts": 160,
     "moe_intermediate_size": 1536,
@@ -200,9 +218,11 @@ STATED: dict[str, Stated] = {
     "meta-llama/Llama-2-7b-chat-hf": _llama(4096, 11008, 32, (32, 32), 32000, max_position_embeddings=4096),
     "meta-llama/Llama-2-13b-chat-hf": _llama(5120, 13824, 40, (40, 40), 32000, max_position_embeddings=4096),
     "meta-llama/Llama-2-70b-chat-hf": _llama(8192, 28672, 80, (64, 8), 32000, max_position_embeddings=4096),
-    "01-ai/Yi-34B-Chat": _llama(7168, 20480, 60, (56, 8), 64000),
+    "01-ai/Yi-34B-Chat": _llama(7168, 20480, 60, (56, 8), 64000, max_position_embeddings=4096),
     "mistralai/Mistral-7B-Instruct-v0.3": _mistral(4096, 14336, 32, (32, 8), 32768, max_position_embeddings=32768),
-    "mistralai/Mistral-Large-Instruct-2407": _mistral(12288, 28672, 88, (96, 8), 32768, head_dim=128),
+    "mistralai/Mistral-Large-Instruct-2407": _mistral(
+        12288, 28672, 88, (96, 8), 32768, head_dim=128, max_position_embeddings=131072
+    ),
     "mistralai/Mistral-Small-24B-Instruct-2501": _mistral(
         5120, 32768, 40, (32, 8), 131072, head_dim=128, max_position_embeddings=32768
     ),

@@ -37,6 +37,7 @@ class Used:
     value: float | None = None
     units: str = ""
     fit: dict[str, Any] = field(default_factory=dict)
+    rationale: str = ""
 
 
 @dataclass(slots=True)

@@ -90,10 +90,14 @@ def test_provenance_lists_what_a_price_rests_on() -> None:
     assert "gemm:fp8" in names
     assert any(name.startswith("attention_decode:trtllm/") for name in names)
     assert all(each["method"] and each["set"] for each in found["coefficients"])
+    assert all(each["sources"] or each["fit"].get("data") or each["rationale"] for each in found["coefficients"])
     assert all(each["reason"] for each in found["assumptions"])
     ran = steppe("provenance", *DEPLOYED)
     assert ran.code == 0
-    assert "gemm:fp8" in ran.out
+    shown = "".join(ran.out.split())
+    for each in found["coefficients"]:
+        for line in (each["name"], f"{each['method']}, {each['set']}", *each["sources"], each["rationale"]):
+            assert "".join(line.split()) in shown
 
 
 @pytest.mark.parametrize("command", ["price", "provenance", "memory"])

@@ -10,7 +10,7 @@ import typer
 
 from steppe.errors import Error
 
-COMMANDS = ("price", "memory", "catalog", "derive", "validate", "calibrate", "score", "sweep")
+COMMANDS = ("price", "provenance", "memory", "catalog", "derive", "validate", "calibrate", "score", "sweep")
 
 app = typer.Typer(
     name="steppe",

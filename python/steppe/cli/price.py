@@ -35,7 +35,6 @@ def register(app: typer.Typer) -> None:
     """Register the commands."""
     app.command("price")(price)
     app.command("explain")(explain)
-    app.command("provenance")(provenance)
 
 
 def steps_of(decode: list[str] | None, prefill: list[str] | None, step: list[str] | None) -> list[str]:
@@ -169,38 +168,3 @@ def explain(
     from rich.console import Console
 
     Console().print(kernel.explain(batch).table())
-
-
-@of_deployment
-def provenance(
-    kernel: Kernel,
-    json_output: JSON = False,
-) -> None:
-    """List what a deployment's numbers rest on: coefficients, laws, assumptions, overrides."""
-    found = kernel.provenance()
-    if json_output:
-        typer.echo(json.dumps(found, indent=2, default=str))
-        return
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console()
-    table = Table(title="Coefficients and laws", title_justify="left")
-    for name in ("name", "value", "set", "method", "source"):
-        table.add_column(name, overflow="fold")
-    for each in found["coefficients"]:
-        value = "-" if each["value"] is None else f"{each['value']:g} {each['units']}"
-        source = "; ".join(each["sources"]) or str(each["fit"].get("data", ""))
-        table.add_row(each["name"], value, each["set"], each["method"], source)
-    console.print(table)
-    for title, rows, fields in (
-        ("Assumptions", found["assumptions"], ("name", "value", "reason")),
-        ("Overrides", found["overrides"], ("field", "requested", "resolved", "reason")),
-    ):
-        if rows:
-            table = Table(title=title, title_justify="left")
-            for name in fields:
-                table.add_column(name, overflow="fold")
-            for each in rows:
-                table.add_row(*(str(each[name]) for name in fields))
-            console.print(table)

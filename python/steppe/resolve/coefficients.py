@@ -77,7 +77,16 @@ class Coefficients:
             return None
         set_name, entry = found
         self._ledger.use(
-            Used(name, set_name, entry.method, _scope_of(entry), _sources(entry), value=entry.value, units=entry.units)
+            Used(
+                name,
+                set_name,
+                entry.method,
+                _scope_of(entry),
+                _sources(entry),
+                value=entry.value,
+                units=entry.units,
+                rationale=entry.rationale,
+            )
         )
         return entry.value
 
@@ -105,8 +114,11 @@ class Coefficients:
         if found is None:
             return None
         set_name, law = found
-        used = Used(f"{family}:{key}", set_name, law.method, _scope_of(law), _sources(law), fit=dict(law.fit or {}))
-        self._ledger.use(used)
+        fit = dict(law.fit or {})
+        scope, sources = _scope_of(law), _sources(law)
+        self._ledger.use(
+            Used(f"{family}:{key}", set_name, law.method, scope, sources, fit=fit, rationale=law.rationale)
+        )
         return law
 
     def has_law(self, family: str, key: str) -> bool:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-LAWS, SRC, RESOLVE = "cpp/include/steppe/laws/", "cpp/src/", "python/steppe/resolve/"
+LAWS, SRC = "cpp/include/steppe/laws/", "cpp/src/"
+PLANS, RESOLVE = "python/steppe/plan/", "python/steppe/resolve/"
 
 # What runs for a mutation, cheapest first; the first that fails kills it.
 HEADER = ("header",)  # cpp/tests/test_laws.cpp against the headers alone
@@ -36,11 +37,11 @@ def _core(file: str, old: str, new: str) -> Mutation:
 
 
 def _plan(file: str, old: str, new: str) -> Mutation:
-    return Mutation(RESOLVE + file, old, new, PLAN)
+    return Mutation(PLANS + file, old, new, PLAN)
 
 
 def _refined(file: str, old: str, new: str) -> Mutation:
-    return Mutation(RESOLVE + file, old, new, REFINED)
+    return Mutation(PLANS + file, old, new, REFINED)
 
 
 MUTATIONS: tuple[Mutation, ...] = (
@@ -82,18 +83,18 @@ MUTATIONS: tuple[Mutation, ...] = (
     _core("program.cpp", "sums[hidden.own] += law.of", "sums[hidden.own] -= law.of"),
     _core("kernel.cpp", "static_cast<double>(plan.sm_count) / batch.sm_budget", "1.5"),
     # the reference plan
-    _plan("plan_reference.py", "constant=slope * gemm.m_half", "constant=slope"),
-    _plan("plan_reference.py", "amount, resource = min(", "amount, resource = max("),
-    _plan("plan_reference.py", "moved / self.tp / self.hbm", "moved / self.hbm"),
-    _plan("plan_collectives.py", "cross = width - per_node", "cross = width"),
-    _plan("plan_collectives.py", "return 2 if node.op == \"All2All\" else 1", "return 1"),
-    _plan("plan_experts.py", "math.ceil(physical / r.widths.ep)", "(physical // r.widths.ep)"),
+    _plan("reference.py", "constant=slope * gemm.m_half", "constant=slope"),
+    _plan("reference.py", "amount, resource = min(", "amount, resource = max("),
+    _plan("reference.py", "moved / self.tp / self.hbm", "moved / self.hbm"),
+    _plan("collectives.py", "cross = width - per_node", "cross = width"),
+    _plan("collectives.py", "return 2 if node.op == \"All2All\" else 1", "return 1"),
+    _plan("experts.py", "math.ceil(physical / r.widths.ep)", "(physical // r.widths.ep)"),
     _plan("context_parallel.py", "(out_width + 2) * 2", "out_width * 2"),
-    _plan("geometry.py", "max(1, (node.n_kv or 1) // r.widths.tp)", "(node.n_kv or 1) / r.widths.tp"),
+    Mutation(RESOLVE + "geometry.py", "max(1, (node.n_kv or 1) // r.widths.tp)", "(node.n_kv or 1)", PLAN),
     # the refined plan
-    _refined("plan_refined.py", "(n, k / self.tp) if", "(n / self.tp, k) if"),
-    _refined("plan_moe_refined.py", "slices = 1 if w.ep > 1 else w.tp * w.dp", "slices = w.tp * w.dp"),
-    _refined("plan_moe_refined.py", "if node.shared_experts or self._listed:", "if node.shared_experts:"),
+    _refined("refined.py", "(n, k / self.tp) if", "(n / self.tp, k) if"),
+    _refined("refined_experts.py", "slices = 1 if w.ep > 1 else w.tp * w.dp", "slices = w.tp * w.dp"),
+    _refined("refined_experts.py", "if node.shared_experts or self._listed:", "if node.shared_experts:"),
     _refined("refined_collectives.py", "hidden * element + 4.0 * (node.experts or 0)", "hidden * element"),
     _refined("refined_laws.py", '"wide": float((n / g > 16 and', '"wide": float((n / g > 8 and'),
     _refined("refined_laws.py", "window + self.window_slack(law)) if window", "window) if window"),

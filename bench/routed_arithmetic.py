@@ -17,7 +17,8 @@ from typing import Any
 
 from steppe.resolve import plan_experts
 from steppe.score import build as score_build
-from steppe.score.points import Point, Row, predict, read_points
+from steppe.score.points import Point, Row, read_points
+from steppe.score.predict import predict
 from steppe.score.stats import figures
 
 KINDS = ("reference", "engine")

@@ -18,7 +18,8 @@ from rich.console import Console
 import steppe
 from steppe.errors import DeploymentError, DocumentError, Error
 from steppe.score.build import build, documents, experts_of, model_of
-from steppe.score.points import Built, Launch, Point, Row, predict, read_points, rows_json
+from steppe.score.points import Built, Launch, Point, Row, read_points
+from steppe.score.predict import predict, rows_json
 from steppe.score.report import markdown, plots, terminal
 from steppe.score.stats import cells, figures, spearman, summary
 

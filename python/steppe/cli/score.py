@@ -51,7 +51,8 @@ def score(
 
 
 def _serving(file: Path) -> tuple[list[Any], dict[str, object], Any, str]:
-    from steppe.score.points import predict, read_points, rows_json
+    from steppe.score.points import read_points
+    from steppe.score.predict import predict, rows_json
     from steppe.score.report import markdown, terminal
 
     points = read_points(file)

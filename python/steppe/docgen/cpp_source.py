@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from steppe.docgen.notes import Owner, Passage, Source
+from steppe.docgen.passages import Owner, Passage, Source
 
 _TOKEN = re.compile(
     r"""

@@ -7,6 +7,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from steppe.docgen.cpp_source import read_cpp
+from steppe.docgen.passages import Source
+from steppe.docgen.python_source import read_python
 from steppe.errors import Error
 
 # Joined here so that the phrases stand nowhere in the sources but in notes.
@@ -20,31 +23,6 @@ CPP_SUFFIXES = (".cpp", ".hpp", ".h", ".cc", ".cxx", ".hxx", ".inl", ".ipp")
 
 class DocgenError(Error):
     """One or more notes or summaries are not in order; the message lists them all."""
-
-
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """The function or class a passage sits in: its own name, and with the names around it."""
-
-    name: str
-    qualified: str
-
-
-@dataclass(frozen=True, slots=True)
-class Passage:
-    """Comment block or docstring paragraph: first line (1-based), text without comment marks, where it sits."""
-
-    line: int
-    text: str
-    owner: Owner | None
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """What a language's reader hands over: the passages that may hold notes, and the other strings (line, text)."""
-
-    passages: list[Passage]
-    strings: list[tuple[int, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +78,6 @@ def sources(root: Path) -> Iterator[Path]:
 
 def scan(root: Path, files: Iterable[Path] | None = None) -> list[Note]:
     """Every note under `root`, by path and line. Raises DocgenError listing every marker that is out of place."""
-    from steppe.docgen.cpp_source import read_cpp
-    from steppe.docgen.python_source import read_python
 
     notes: list[Note] = []
     problems: list[str] = []

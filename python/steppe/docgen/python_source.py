@@ -7,7 +7,7 @@ import io
 import tokenize
 from dataclasses import dataclass
 
-from steppe.docgen.notes import Owner, Passage, Source
+from steppe.docgen.passages import Owner, Passage, Source
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 

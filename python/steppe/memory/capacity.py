@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from steppe.errors import DeploymentError
+from steppe.memory.notebook import in_gib, table
 
 GIB = float(1 << 30)
 
@@ -32,9 +33,13 @@ class KvCapacity:
         return asdict(self)
 
     def _repr_html_(self) -> str:
-        from steppe.memory.notebook import capacity_html
-
-        return capacity_html(self)
+        rows = (
+            ("GiB for the KV cache", in_gib(self.kv_bytes)),
+            ("blocks", f"{self.num_blocks:,} of {self.bytes_per_block:,} bytes"),
+            ("tokens", f"{self.tokens:,}"),
+            (f"requests of {self.max_model_len:,} tokens", f"{self.max_concurrency:,.2f}"),
+        )
+        return table(("KV cache of each rank", ""), rows)
 
 
 class DoesNotFit(DeploymentError):

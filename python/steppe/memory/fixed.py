@@ -13,6 +13,7 @@ from steppe.documents import Node
 from steppe.engine.releases import NEWEST, TRITON_SAMPLER, parse_release
 from steppe.engine.v0_31.caches import context_chunk
 from steppe.errors import CoefficientError
+from steppe.memory.notebook import in_gib, table
 from steppe.memory.weights import Weights, rank_weights
 from steppe.resolve.resolved import Resolution
 
@@ -65,9 +66,9 @@ class FixedBytes:
         )
 
     def _repr_html_(self) -> str:
-        from steppe.memory.notebook import fixed_html
-
-        return fixed_html(self)
+        parts = ("weights", "activations", "cuda_graphs", "comm_buffers", "engine_buffers", "eplb_replicas")
+        rows = [(name.replace("_", " "), in_gib(getattr(self, name))) for name in parts if getattr(self, name)]
+        return table(("held on each rank", "GiB"), [*rows, ("total", in_gib(self.total))])
 
 
 def compute_fixed_bytes(r: Resolution, lookup: Lookup) -> FixedBytes:

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from steppe.errors import DeploymentError, DocumentError
-from steppe.models import quantization
+from steppe.models import quantized
 from steppe.models.architecture import Architecture, Cache, Layer, Node, Source
 from steppe.models.config import Config
 from steppe.models.context import context_length
 from steppe.models.extras import encoder_parameters, per_layer_columns
 from steppe.models.families import FAMILIES
+from steppe.models.quantization import Quantization
 from steppe.models.stack import fold
 
 #: Raised whenever the same config derives another graph.
@@ -58,7 +59,7 @@ def derive(
     outer = Config(config, path=path)
     text, nested = outer.text()
     architecture = architecture_of(outer, text)
-    quant = quantization.read(text, quantization_config)
+    quant = quantized.read(text, quantization_config)
     derived = FAMILIES[architecture](Source(text, quant, target_layers))
     source = _source(config, path, sha256, source_format)
     graph = assemble(derived, quant, name=name, source=source, multimodal=nested)
@@ -103,9 +104,7 @@ def architecture_of(outer: Config, text: Config) -> str:
     raise DeploymentError(f"{outer.path}: unknown architecture {named}; known: {known}")
 
 
-def assemble(
-    derived: Architecture, quant: quantization.Quantization, *, name: str, source: Graph, multimodal: bool
-) -> Graph:
+def assemble(derived: Architecture, quant: Quantization, *, name: str, source: Graph, multimodal: bool) -> Graph:
     """Name the kinds, fold the stack and write the document in the order documents are read."""
     kinds = _Kinds()
     stack = fold([kinds.name(layer) for layer in derived.layers])
@@ -138,7 +137,7 @@ def _drafted(layer: Layer) -> Layer:
     return Layer(layer.kind, layer.nodes, caches)
 
 
-def _globals(derived: Architecture, quant: quantization.Quantization) -> Graph:
+def _globals(derived: Architecture, quant: Quantization) -> Graph:
     keys: Graph = {
         "hidden_size": derived.hidden_size,
         "vocab_size": derived.vocab_size,

@@ -7,7 +7,7 @@ from typing import Any
 
 from steppe.errors import DeploymentError, DocumentError
 from steppe.models.config import Config
-from steppe.models.quantization import Excluding, Patterns, Quantization, _bare
+from steppe.models.quantization import Excluding, Patterns, Quantization, bare
 from steppe.models.weights import Weight
 
 NVFP4 = Weight("nvfp4")
@@ -137,7 +137,7 @@ class _Listed(Quantization):
 
     def __init__(self, plain: Weight, listed: dict[str, Weight]) -> None:
         super().__init__(plain, lm_head=True)
-        self._listed = {_bare(name): weight for name, weight in listed.items()}
+        self._listed = {bare(name): weight for name, weight in listed.items()}
 
     def module(self, name: str) -> Weight:
         return self._listed.get(name, self.plain)

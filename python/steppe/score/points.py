@@ -1,4 +1,4 @@
-"""Scores predictions on measured serving points: a CSV of points in, one prediction or refusal a row out.
+"""Measured serving points: what a CSV of them holds, and the row a prediction of one becomes.
 
 The layout of the file is that of the published points (docs/research/accuracy.md): what was run, how it was launched,
 and what was measured, with another model's prediction beside it. Nothing here is fitted to such points.
@@ -9,13 +9,12 @@ from __future__ import annotations
 import csv
 import math
 import os
-from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from steppe.errors import DocumentError, Error
-from steppe.serving import Step, steady_state
+from steppe.errors import DocumentError
+from steppe.serving import Step
 
 REQUIRED = ("id", "model", "system", "precision", "isl", "osl", "concurrency_per_dp_rank", "tp", "tpot_ms")
 
@@ -189,55 +188,3 @@ def read_points(path: str | os.PathLike[str]) -> list[Point]:
     if missing:
         raise DocumentError(f"{file}: no column {', '.join(missing)}; a file of serving points needs them")
     return [_point(_Cells(values, f"{file}:{reader.line_num}")) for values in reader]
-
-
-def predict(
-    points: Iterable[Point],
-    build: Build | None = None,
-    *,
-    progress: Callable[[Point], None] | None = None,
-) -> list[Row]:
-    """Predict every point with the steady-state estimate; deployments are built once a launch.
-
-    `build` defaults to `score_build.build`, the embedded catalog and its coefficient sets. A point whose launch or
-    load is refused (steppe.Error) becomes a row with the reason; any other exception is a fault and passes through.
-    """
-    if build is None:
-        from steppe.score import build as score_build
-
-        build = score_build.build
-    known: dict[Launch, Built | str] = {}
-    rows: list[Row] = []
-    for point in points:
-        if progress:
-            progress(point)
-        if point.launch not in known:
-            try:
-                known[point.launch] = build(point.launch)
-            except Error as error:
-                known[point.launch] = str(error)
-        built = known[point.launch]
-        rows.append(Row(point, None, built) if isinstance(built, str) else _priced(point, built))
-    return rows
-
-
-def _priced(point: Point, built: Built) -> Row:
-    try:
-        state = steady_state(
-            built.step,
-            isl=point.isl,
-            osl=point.osl,
-            concurrency=point.concurrency,
-            token_budget=built.token_budget,
-            dp=point.launch.dp,
-        )
-    except Error as error:
-        return Row(point, None, str(error))
-    return Row(point, state.tpot * 1e3, None)
-
-
-def rows_json(rows: Sequence[Row]) -> dict[str, object]:
-    """The report as JSON: `rows`, `cells` and `summary`."""
-    from steppe.score.stats import cells, summary
-
-    return {"rows": [row.json() for row in rows], "cells": cells(rows), "summary": summary(rows)}

@@ -1,6 +1,6 @@
 """What happens around a step: a request's cache moves between pools and tiers, and the host takes requests in.
 
-laws.md 11. Times are integer nanoseconds of one rank, sizes bytes.
+docs/research/reference_laws.md, Around a step. Times are integer nanoseconds of one rank, sizes bytes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 // Work around a step: moving a request's cache between pools and tiers, and what the host spends on a
 // request.
 //
-// Pure functions of bytes, bytes/s and seconds (laws.md 11); `ns` truncates them as estimates are.
+// Pure functions of bytes, bytes/s and seconds; `ns` truncates them as estimates are.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,7 @@
-"""Collectives by the reference law: t(b) = max(floor + b/transition_rate, b/peak_rate) (laws.md 8)."""
+"""Collectives by the reference law: t(b) = max(floor + b/transition_rate, b/peak_rate).
+
+docs/research/reference_laws.md, Collectives.
+"""
 
 from __future__ import annotations
 

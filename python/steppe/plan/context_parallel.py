@@ -1,6 +1,6 @@
 """Work that context parallelism adds to a layer: decode-context gathers and combines, prefill-context gathers.
 
-laws.md 8.1 and 8.2; vllm/v1/attention/ops/common.py (cp_lse_ag_out_rs and its kin),
+docs/research/reference_laws.md, Context parallelism; vllm/v1/attention/ops/common.py (cp_lse_ag_out_rs and its kin),
 vllm/model_executor/layers/attention/mla_attention.py:1922-2080, 2297-2320.
 """
 

@@ -1,6 +1,6 @@
 """The draft plan: what each draft pass launches, by the same laws as the target's forward.
 
-laws.md 10; the passes themselves are in `draft_passes`.
+docs/research/reference_laws.md, Draft passes; the passes themselves are in `draft_passes`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Where experts live and how many token-expert pairs reach the fullest rank (laws.md 4)."""
+"""Where experts live and how many token-expert pairs reach the fullest rank.
+
+docs/research/reference_laws.md, Experts.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +77,7 @@ def lift_experts(r: Resolution, node: Node) -> Experts:
 
 
 def plan_experts(plan: ReferencePlan, node: Node) -> None:
-    """Emit a layer's experts: routed ones add arithmetic and reads (laws.md 2 and 4), shared ones are dense.
+    """Emit a layer's experts: routed ones add arithmetic and reads, shared ones are dense.
 
     COVERAGE LIMIT: every expert is priced as gated, with three matrices of n x k. One that is not has two, up and down
     (Nemotron-H with its squared ReLU, vllm/model_executor/models/nemotron_h.py:230-245, 703-708), so its arithmetic and

@@ -1,4 +1,7 @@
-"""Host time of a step and of its draft passes: launches by CUDA-graph mode (laws.md 9)."""
+"""Host time of a step and of its draft passes: launches by CUDA-graph mode.
+
+docs/research/reference_laws.md, Host.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The reference plan: the terms of laws.md 2-9 that a BLIS coefficient set prices. Everything per rank."""
+"""The reference plan: the terms that a BLIS coefficient set prices. Everything per rank.
+
+docs/research/reference_laws.md.
+"""
 
 from __future__ import annotations
 
@@ -135,7 +138,7 @@ class ReferencePlan:
     # -- dense -------------------------------------------------------------------------------------------------
 
     def gemm(self, dtype: str = "") -> Gemm:
-        """The efficiency of `dtype`'s arithmetic on this part (laws.md 3).
+        """The efficiency of `dtype`'s arithmetic on this part.
 
         By default the deployment's served dtype: a node's own weight_dtype changes the bytes it reads, not the units it
         multiplies on.
@@ -215,7 +218,7 @@ class ReferencePlan:
         self.context.emit(node)
         one_launch = self.r.settings.one_kernel_attention and self.r.widths.dcp == 1 and not is_latent(node)
         if one_launch and decode_floor is not None and prefill_floor is not None:
-            # One varlen launch serves both: the smaller floor is charged once (laws.md 5.2).
+            # One varlen launch serves both: the smaller floor is charged once.
             amount, resource = min((decode_floor, 1, HBM), (prefill_floor, 0, SM))[::2]
             self.b.term("attention one launch", "both", (DECODES, PREFILLS), {"amount": -amount}, resource)
 
@@ -247,7 +250,7 @@ class ReferencePlan:
         return floor
 
     def _secondary(self, node: Node, primary: Node) -> None:
-        """An index scorer reads its own key cache, scaled from the primary's by its head geometry (laws.md 5.3)."""
+        """An index scorer reads its own key cache, scaled from the primary's by its head geometry."""
         ratio = (node.n_kv * node.d_h) / (primary.n_kv * primary.d_h)  # type: ignore[operator]
         size = cache_bytes_per_token(self.r, primary) * ratio
         dcp = self.r.widths.dcp if shards_context(node) else 1

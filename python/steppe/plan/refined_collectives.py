@@ -11,7 +11,8 @@ from steppe.plan.refined_laws import RefinedLaws, number
 from steppe.resolve.coefficients import Coefficients
 from steppe.resolve.resolved import Placement, Resolution
 
-# Bytes an element is dispatched at, scales included, by the experts' stored weights (composition.md 2).
+# Bytes an element is dispatched at by the experts' stored weights: a byte and a 4-byte scale for 128, half a byte and a
+# byte for 16.
 DISPATCH_BYTES = {"fp8_block": 1 + 4 / 128, "nvfp4": 0.5625}
 # Point-to-point backends with a measured exchange law.
 EXCHANGES = {"deepep_high_throughput": "deepep_ht", "deepep_low_latency": "deepep_ll"}
@@ -50,7 +51,7 @@ class RefinedCollectives(Collectives):
     def _sequence_parallel(self, node: Node) -> None:
         """Sequence-parallel experts leave their rows split over tp: the engine gathers them instead of summing.
 
-        vllm/model_executor/layers/fused_moe/runner/moe_runner.py, moe_collectives_pd.md 3.3.
+        vllm/model_executor/layers/fused_moe/runner/moe_runner.py.
         """
         if node.emit == "tensor_parallel_unless_sp_moe" and self.r.widths.tp > 1:
             size = float(self.r.graph.globals_.hidden_size * 2)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from steppe.plan.refined import RefinedPlan
 
 # Experts kernels by stored weights, in the engine's order (vllm/model_executor/layers/fused_moe/oracle/);
-# the first with a law on the part is priced. composition.md 2 lists what the measured launches ran.
+# the first with a law on the part is priced.
 PREFERRED: dict[str, tuple[str, ...]] = {
     "bf16": ("trtllmbf16experts", "unquantizedfusedmoe_triton", "flashinfer_cutlass", "triton"),
     "fp8": (

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from steppe.plan.refined import RefinedPlan
 
 LINEAR_RANKING_TOKENS = 8192  # from here a query's index keys are selected by a kernel of linear cost
-MIXED_US = 15.0  # a mixed step launches both modules' small kernels (composition.md 2)
+MIXED_US = 15.0  # assumed: the small kernels of a second module in a mixed step
 # What a module law times besides the attention itself.
 MODULE_ROLES = frozenset(
     {"qkv_a", "q_a", "kv_a", "q", "q_b", "kv_b", "norm_q_a", "norm_kv_a", "norm_index_k", "rope", "out_a", "out", "qkv"}

@@ -26,7 +26,7 @@ def primary_attention(kind: LayerKind) -> Node | None:
 
 
 def cache_bytes_per_token(r: Resolution, node: Node) -> float:
-    """Bytes one layer keeps of one token on one rank: page over block (memory.md 1)."""
+    """Bytes one layer keeps of one token on one rank: page over block."""
     dtype = r.settings.cache_dtype
     d_h = node.d_h or 0
     if is_latent(node):

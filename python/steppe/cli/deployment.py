@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -68,16 +68,15 @@ def of_deployment(command: Callable[..., None]) -> Callable[..., None]:
         named = {name: given.pop(name) for name in options}
         command(_deployment(**named), **given)
 
-    # Type checkers alone import the kernel here, so its name is given.
-    names = {"Kernel": Any}
-    options = inspect.signature(_deployment).parameters
-    own = list(inspect.signature(command).parameters.values())[1:]
-    hints = get_type_hints(command, localns=names, include_extras=True)
-    hints |= get_type_hints(_deployment, localns=names, include_extras=True)
+    # Type checkers alone import the kernel here, so its name is given. Signatures are evaluated by `inspect`, since
+    # `get_type_hints` of Python 3.10 hides what is annotated behind an Optional wherever the default is None.
+    of = functools.partial(inspect.signature, eval_str=True, locals={"Kernel": Any})
+    options = of(_deployment).parameters
+    own = list(of(command).parameters.values())[1:]
     keyword = inspect.Parameter.KEYWORD_ONLY
-    parameters = [each.replace(kind=keyword, annotation=hints[each.name]) for each in (*own, *options.values())]
+    parameters = [each.replace(kind=keyword) for each in (*own, *options.values())]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {each.name: hints[each.name] for each in parameters}
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
     return run
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, get_args, get_origin
 
 import typer
 from typer.models import ArgumentInfo, OptionInfo
@@ -77,9 +77,8 @@ def _described(path: str, function: Callable[..., Any]) -> list[str]:
 def _parameters(function: Callable[..., Any]) -> tuple[list[_Parameter], list[_Parameter]]:
     arguments: list[_Parameter] = []
     options: list[_Parameter] = []
-    hints = get_type_hints(function, include_extras=True)
-    for name, parameter in inspect.signature(function).parameters.items():
-        hint = hints[name]
+    for name, parameter in inspect.signature(function, eval_str=True).parameters.items():
+        hint = parameter.annotation
         kind, info = get_args(hint)[:2] if get_origin(hint) is Annotated else (hint, parameter.default)
         default = parameter.default
         required = default is inspect.Parameter.empty

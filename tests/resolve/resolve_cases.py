@@ -107,6 +107,13 @@ def long_model(tokens: int) -> ModelGraph:
     return ModelGraph.model_validate(graph)
 
 
+def scaled_cache(dtype: str) -> ModelGraph:
+    """A dense model whose checkpoint stores scales for a cache of `dtype`."""
+    graph = graph_of(MODELS["gqa"]).model_dump(by_alias=True, exclude_defaults=True)
+    graph["global"]["kv_cache_dtype"] = dtype
+    return ModelGraph.model_validate(graph)
+
+
 def bundle_of(
     model: str | ModelGraph = "gqa",
     chip: str | dict[str, Any] = "hopper",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from resolve_cases import CHIPS, GQA, MODELS, bundle_of, graph_of, long_model
+from resolve_cases import CHIPS, GQA, MODELS, bundle_of, graph_of, long_model, scaled_cache
 
 from steppe.provenance import Ledger
 from steppe.resolve.choices import resolve, resolved
@@ -13,6 +13,7 @@ from steppe.resolve.resolved import Resolution
 from steppe.resolve.rules import ASSUMPTIONS, OVERRIDES
 
 LONG = long_model(8192)
+SCALED = scaled_cache("fp8")
 
 NGRAM = {"method": "ngram", "num_spec_tokens": 3}
 MTP = {"method": "mtp", "num_spec_tokens": 1}
@@ -48,6 +49,8 @@ ASSUMED: list[tuple[str, dict[str, Any], Any, dict[str, Any]]] = [
     ("block_size", {"model": "pooled", "tp": 8}, 256, {"model": "pooled", "tp": 8, "engine": {"block_size": 256}}),
     ("block_size", {"model": "pooled_v41", "tp": 8}, 64, {"model": "pooled", "tp": 8, "engine": {"block_size": 64}}),
     ("block_size", {"model": "pooled_v41", "tp": 8, "chip": "blackwell"}, 128, {"engine": {"block_size": 64}}),
+    ("cache_dtype", {"model": SCALED}, "fp8", {"model": SCALED, "engine": {"cache_dtype": "bfloat16"}}),
+    ("cache_dtype", {"model": SCALED, "engine": {"cache_dtype": "auto"}}, "fp8", {"engine": {"cache_dtype": "auto"}}),
     ("max_model_len", {"model": LONG}, 8192, {"model": LONG, "engine": {"max_model_len": 4096}}),
     ("max_num_batched_tokens", {"chip": "blackwell"}, 16384, {"engine": {"max_num_batched_tokens": 4096}}),
     ("max_num_batched_tokens", {"chip": "hopper"}, 8192, {"engine": {"max_num_batched_tokens": 4096}}),
@@ -234,3 +237,10 @@ def test_the_batched_all_to_all_is_named_where_the_default_hides_it() -> None:
     assert "starts at 256 with deepep_low_latency" in reason(found, "max_num_batched_tokens")
     alone = resolve(bundle_of("mla", tp=8, ep=True, engine=engine))
     assert "starts at" not in reason(alone, "max_num_batched_tokens")
+
+
+def test_auto_is_the_cache_the_checkpoint_asks_for() -> None:
+    stored, plain = resolve(bundle_of(SCALED)), resolve(bundle_of())
+    assert resolved(stored)["cache_dtype"] == "fp8"
+    assert resolved(plain)["cache_dtype"] == "auto"
+    assert resolved(resolve(bundle_of(SCALED, engine={"cache_dtype": "bfloat16"})))["cache_dtype"] == "bfloat16"

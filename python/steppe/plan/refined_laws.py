@@ -131,11 +131,8 @@ class RefinedLaws:
     # -- attention ---------------------------------------------------------------------------------------------
 
     def cache_kind(self) -> str:
-        """bfloat16 or fp8: the cache width attention laws are keyed by; `auto` is what the checkpoint asks for."""
-        dtype = self.r.settings.cache_dtype
-        if dtype in ("", "auto"):
-            dtype = self.r.graph.globals_.kv_cache_dtype or "bfloat16"
-        return "fp8" if dtype.startswith(("fp8", "nvfp4", "int8")) else "bfloat16"
+        """bfloat16 or fp8: the cache width attention laws are keyed by."""
+        return "fp8" if self.r.settings.cache_dtype.startswith(("fp8", "nvfp4", "int8")) else "bfloat16"
 
     def attention_keys(self, node: Node) -> list[str]:
         """Keys of the kernel that runs a node, best first: its path and cache, then its neighbours on the part."""

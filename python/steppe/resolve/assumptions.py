@@ -50,6 +50,12 @@ ASSUMPTIONS: tuple[Assumed, ...] = (
         "vllm/config/cache.py:71, vllm/v1/attention/backends/mla/indexer.py:203-204",
     ),
     Assumed(
+        "cache_dtype",
+        "engine.cache_dtype is unstated or auto and the checkpoint stores scales for its cache",
+        "what the checkpoint's quantization asks for",
+        "vllm/utils/torch_utils.py:448-521, vllm/model_executor/layers/attention/attention.py:281-297",
+    ),
+    Assumed(
         "max_model_len",
         "engine.max_model_len unstated and the graph states max_position_embeddings",
         "the checkpoint's own length, rotary scaling included",

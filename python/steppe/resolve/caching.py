@@ -12,11 +12,15 @@ from steppe.resolve.rules import refuse
 
 
 def cache_dtype(case: Case) -> str:
-    """The cache dtype as stated, "auto" when unstated. Refuses what no backend reads or what is not priced.
+    """The cache dtype as stated, else what the checkpoint asks for, else "auto": 16 bits.
 
-    What a sparse latent backend makes of it is decided with the backend.
+    Refuses what no backend reads or what is not priced. What a sparse latent backend makes of it is decided with the
+    backend.
     """
-    dtype = case.engine.cache_dtype or "auto"
+    dtype, own = case.engine.cache_dtype or "auto", case.graph.globals_.kv_cache_dtype
+    if dtype == "auto" and own:
+        case.record.assume("cache_dtype", own)
+        dtype = own
     if dtype not in facts.CACHE_DTYPES:
         refuse("cache_dtype_unknown", dtype=dtype, known=", ".join(facts.CACHE_DTYPES))
     if dtype in facts.GAUDI_ONLY:

@@ -129,7 +129,7 @@ def launch_of(start: Start) -> Launch:
     }
     if start.dcp > 1:
         parallel["dcp"] = start.dcp
-    engine = _engine(start, checkpoint)
+    engine = _engine(start)
     checkpoint = _of_length(checkpoint, engine.get("max_model_len"))
     return Launch(start, checkpoint, parallel, engine, method, draft, worlds, tuple(assumed), weighed)
 
@@ -207,12 +207,10 @@ def _worlds(release: Release | None, part: Part | None, tokens: int | None, recu
         yield replace(first, caches_prefixes=True)
 
 
-def _engine(start: Start, checkpoint: Checkpoint) -> dict[str, Any]:
+def _engine(start: Start) -> dict[str, Any]:
     engine: dict[str, Any] = {}
     dtype = re.split(r"[ (,]", start.text("kv_cache_dtype").lower())[0]
-    if dtype in ("", "auto"):
-        dtype = checkpoint.graph.globals_.kv_cache_dtype  # what auto means for this checkpoint
-    if dtype:
+    if dtype not in ("", "auto"):
         engine["cache_dtype"] = _DTYPES.get(dtype, dtype)
     for key in ("max_model_len", "max_num_batched_tokens"):
         if (value := start.count(key)) is not None:

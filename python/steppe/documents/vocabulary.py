@@ -151,7 +151,7 @@ CACHE_DTYPES = frozenset(
     ]
 )
 
-# vllm/distributed/kv_transfer/kv_connector/factory.py:153-250.
+# vllm/distributed/kv_transfer/kv_connector/factory.py:153-249.
 CONNECTORS = frozenset(
     [
         "ExampleConnector",

@@ -49,7 +49,10 @@ class Quantization:
         return self.module(f"{module}.0.gate_proj")
 
     def lm_head(self) -> Weight:
-        """Methods that quantize `LinearBase` alone leave the head as it is (vllm/.../quantization/fp8.py)."""
+        """Methods that quantize `LinearBase` alone leave the head as it is.
+
+        vllm/model_executor/layers/quantization/fp8.py.
+        """
         return self.module("lm_head") if self._lm_head else self.plain
 
     def module(self, name: str) -> Weight:

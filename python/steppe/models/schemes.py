@@ -19,7 +19,7 @@ def _fp8(stated: Config, plain: Weight, model: Config) -> Quantization:
     """`fp8`: one scale a tensor, or one a tile (vllm/model_executor/layers/quantization/fp8.py).
 
     DeepSeek-V4 checkpoints keep their experts in 4-bit floats unless `expert_dtype` says fp8
-    (vllm/models/deepseek_v4/quant_config.py:25-47, 180-203).
+    (vllm/models/deepseek_v4/quant_config.py:25-47, 173-194).
     """
     block = stated.items("weight_block_size", default=None)
     if block is not None and len(block) != 2:

@@ -25,7 +25,8 @@ PREFERRED: dict[str, tuple[str, ...]] = {
     ),
     "fp8_block": ("expertsmonolithic", "fp8moe_triton", "fp8moe_flashinfer_cutlass", "expertsmodular"),
     "nvfp4": ("expertsmonolithic", "flashinfer_cutlass", "expertsmodular", "marlin"),
-    # Of a checkpoint that keeps 16-bit activations (gpt-oss): vllm/.../oracle/mxfp4.py:342-364
+    # Of a checkpoint that keeps 16-bit activations (gpt-oss):
+    # vllm/model_executor/layers/fused_moe/oracle/mxfp4.py:342-364
     "mxfp4": ("trtllmmxfp4", "oaitriton", "marlin", "marlinexperts_situ"),
     "int4": ("marlin",),
 }
@@ -43,7 +44,7 @@ BACKEND_KERNELS: dict[str, tuple[str, ...]] = {
     "marlin": ("marlin", "marlinexperts_situ"),
 }
 # MXFP4 experts on 8-bit activations: asked for, or of a checkpoint whose other weights are FP8 (DeepSeek-V4):
-# vllm/.../oracle/mxfp4.py:367-390. Hopper has no such kernel and runs Marlin.
+# vllm/model_executor/layers/fused_moe/oracle/mxfp4.py:367-390. Hopper has no such kernel and runs Marlin.
 EIGHT_BIT_ACTIVATIONS = "w4a8_mxfp4_mxfp8/modular"
 AFP8_BACKEND = "flashinfer_trtllm_afp8"
 LAW_DTYPE = {"bf16": "bfloat16", "fp16": "bfloat16", "mxfp4": "w4a16_mxfp4", "int4": "int4_wo", "int8": "fp8"}

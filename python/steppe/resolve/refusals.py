@@ -367,7 +367,7 @@ REFUSALS: tuple[Refusal, ...] = (
         "engine.max_model_len",
         "{stated} tokens are more than the {own} the checkpoint was made for",
         "Lower it to {own}",
-        "vllm/config/model.py:2593-2625",
+        "vllm/config/model.py:2591-2622",
     ),
     Refusal(
         "tokens_below_seqs",

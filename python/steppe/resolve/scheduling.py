@@ -8,7 +8,7 @@ from steppe.resolve.rules import refuse
 
 
 def max_model_len(case: Case) -> int | None:
-    """Longest sequence, tokens; refuses one the checkpoint does not reach (vllm/config/model.py:2575-2625)."""
+    """Longest sequence, tokens; refuses one the checkpoint does not reach (vllm/config/model.py:2575-2622)."""
     stated, own = case.engine.max_model_len, case.graph.globals_.max_position_embeddings
     if stated is None and own is not None:
         case.record.assume("max_model_len", own)

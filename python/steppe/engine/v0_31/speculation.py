@@ -57,7 +57,7 @@ V1_METHODS = ("ngram", "ngram_gpu", "suffix", "medusa", "mlp_speculator", "custo
 # Methods only the default runner serves. vllm/config/vllm.py:3126-3129
 V2_METHODS = ("dspark",)
 # Drafts found without a model: on the host, or by one scan over the tokens.
-# vllm/v1/spec_decode/ngram_proposer.py:1-296, ngram_proposer_gpu.py:221-235, suffix_decoding.py:1-103
+# vllm/v1/spec_decode/ngram_proposer.py:1-295, ngram_proposer_gpu.py:221-235, suffix_decoding.py:1-103
 HOST_METHODS = ("ngram", "ngram_gpu", "suffix")
 # Served by neither: the V1 runner does not know it and the model is not registered.
 # vllm/v1/worker/gpu_model_runner.py:604-676, vllm/model_executor/models/registry.py:705-707

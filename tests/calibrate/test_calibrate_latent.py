@@ -50,9 +50,9 @@ def mla_context_table() -> Any:
 
 def sparse_table(family: str, model: str, topk: int, *, decode: bool) -> Any:
     steps = [1, 128, 1023, 4095, 16383, 65535] if decode else [0, 4096]
+    isl = [1] if decode else [1, 128, 512, 1024, 2048, 4096, 8192, 16384]
     x = grid(op_name=["dsa", "dsa_skip_indexer"] if family == "dsa" else [family], num_heads=[8, 16, 32, 64],
-             batch_size=[1, 4, 16, 64, 256] if decode else [1, 2, 4], isl=[1] if decode else [1, 128, 512, 1024, 2048, 4096, 8192, 16384],
-             step=steps)  # fmt: skip
+             batch_size=[1, 4, 16, 64, 256] if decode else [1, 2, 4], isl=isl, step=steps)  # fmt: skip
     x = x.assign(
         model=model, kernel_source="KERNEL", mla_dtype="bfloat16", kv_cache_dtype="bfloat16", gemm_type="fp8_block"
     )

@@ -99,6 +99,8 @@ def group(bits: int, kind: str, size: int | None = None, *, activations: bool = 
         (group(4, "float", 32, activations=False), ("mxfp4", "", "")),
         (group(4, "int", 32, activations=False), ("int4", "1x32", "")),
         (group(8, "int"), ("int8", "", "")),
+        (group(8, "float", 64, activations=False), ("fp8", "1x64", "bf16")),
+        (group(4, "int", -1), ("int4", "", "int8")),
         (group(8, "int", activations=False), ("int8", "", "bf16")),
     ],
 )
@@ -107,6 +109,33 @@ def test_compressed_tensors(config: dict[str, Any], expected: tuple[str, str, st
     dtype, block = g["global"]["weight_dtype"], g["global"].get("weight_block", "")
     assert (dtype, block) == expected[:2]
     assert stored(g, head=True)["lm_head"][0] == "bf16"
+
+
+def test_compressed_tensors_tiles_and_eight_bit_activations_of_four_bit_weights() -> None:
+    tiled = group(8, "float")
+    tiled["config_groups"]["group_0"]["weights"]["block_structure"] = [64, 128]
+    g = graph(small.LLAMA, tiled)
+    assert (g["global"]["weight_dtype"], g["global"]["weight_block"]) == ("fp8", "64x128")
+    mixed = group(4, "int", 32)
+    mixed["config_groups"]["group_0"]["input_activations"] = {"num_bits": 8, "type": "float"}
+    assert stored(graph(small.LLAMA, mixed), "full_dense")["out"] == ("int4", "1x32", "fp8")
+
+
+def test_compressed_tensors_groups_name_their_modules() -> None:
+    """A group of regular expressions stores what it names; without a group of Linear the rest is plain."""
+    eight = group(8, "float", 128)["config_groups"]["group_0"]
+    groups = {"attention": {**eight, "targets": ["re:.*self_attn.*"]}}
+    kind = stored(graph(small.LLAMA, {"quant_method": "compressed-tensors", "config_groups": groups}), "full_dense")
+    assert kind["qkv"] == kind["out"] == ("fp8", "1x128", "")
+    assert kind["gate_up"] == kind["down"] == ("bf16", "", "")
+
+
+def test_modelopt_mixed_precision_lists_experts_whole_or_one_by_one() -> None:
+    whole = {f"model.layers.{i}.block_sparse_moe.experts": {"quant_algo": "NVFP4"} for i in range(4)}
+    each = {f"model.layers.{i}.block_sparse_moe.experts.0.w1": {"quant_algo": "FP8_PB_WO"} for i in range(4)}
+    for listed, expected in ((whole, ("nvfp4", "", "")), (each, ("fp8", "128x128", "")), ({}, ("bf16", "", ""))):
+        quant = {"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "quantized_layers": listed}
+        assert stored(graph(small.MIXTRAL, quant), "full_moe")["experts"] == expected
 
 
 def test_compressed_tensors_ignore_patterns() -> None:

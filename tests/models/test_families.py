@@ -296,6 +296,7 @@ def test_deepseek_v41_drafts_with_experts_of_their_own_number() -> None:
     graph = derived(DEEPSEEK_V41)
     drafter = graph["speculator"]
     assert (drafter["method"], drafter["num_spec_tokens"], drafter["markov_rank"]) == ("dspark", 5, 7)
+    assert drafter["stack"] == {"pattern": ["dspark_window_moe"], "repeat": 1}
     assert drafter["hidden_taps"] == [0, 2, 3]
     assert drafter["draft_vocab_size"] == 1000
     own, target = kind(graph, "dspark_window_moe"), kind(graph, "window_moe")

@@ -40,15 +40,15 @@ def test_too_few_rows_make_no_law(tmp_path: Path) -> None:
     assert sparse.fit_family(tables, part, "msa", decode=True) == []
 
 
-@pytest.mark.parametrize(("hidden", "inter"), [(2880, 2880), (2800, 2700)])
-def test_padded_experts_cost_what_the_padded_shape_costs(hidden: int, inter: int) -> None:
+@pytest.mark.parametrize(("given", "built"), [((2880, 2880), (3072, 2944)), ((2800, 2700), (2816, 2816))])
+def test_padded_experts_cost_what_the_padded_shape_costs(given: tuple[int, int], built: tuple[int, int]) -> None:
     p = {"t0": 14.0, "t_ramp": 5.0, "c_dim": 0.5, "c_tok": 1.0, "c_route": 0.5, "c_row": 1.0, "c_act": 1.0,
          "eff": 0.6, "bw_eff": 0.85, "tile0": 16.0, "bw_Bps": 8e12, "l2_B": 1e8, "peak_flops": 4e15,
          "w_bytes": 0.53125, "pairs": "local", "pad": 128}  # fmt: skip
-    padded = laws.moe({**p, "pad_hidden": 256}, 64, hidden, inter, 4, 128, 3, 256, 100)
-    by_hand = laws.moe({**p, "pad": 1}, 64, 3072, -(-inter // 128) * 128, 4, 128, 3, 256, 100)
+    padded = laws.moe({**p, "pad_hidden": 256}, 64, *given, 4, 128, 3, 256, 100)
+    by_hand = laws.moe({**p, "pad": 1}, 64, *built, 4, 128, 3, 256, 100)
     assert float(padded) == pytest.approx(float(by_hand), rel=1e-12)
-    assert float(padded) > float(laws.moe(p, 64, hidden, inter, 4, 128, 3, 256, 100))
+    assert float(padded) > float(laws.moe(p, 64, *given, 4, 128, 3, 256, 100))
 
 
 def test_a_small_kernel_is_its_floor_and_its_bytes() -> None:

@@ -1,4 +1,4 @@
-"""The reference laws: ramps, floors and rates come back from tables made with them, and the set is the same each time."""
+"""The reference laws: ramps, floors and rates come back from tables made with them, and the set repeats."""
 
 from __future__ import annotations
 

@@ -169,3 +169,16 @@ def test_routing_is_joined_by_its_whole_key() -> None:
     joined = moe.with_routing(frame, [[*key, 8.0, 8.0, *(float(p) for p in PADS)]])
     assert joined.P.iloc[0] == 8
     assert np.isnan(joined.P.iloc[1])
+
+
+def test_a_fold_s_experts_are_predicted_without_their_times(experts: tuple[Path, list[list[Any]]]) -> None:
+    found = moe.load(Tables(experts[0]), a_part())
+    assert found is not None
+    d = moe.with_routing(found[1], experts[1])
+    base = {"bw_Bps": 3.35e12, "l2_B": 50e6, "peak_flops": 9.89e14, "w_bytes": 2.0, "pad": 1, "pairs": "all"}
+    fold, _, _ = moe.folds(d)
+    spoiled = d.assign(us=np.where(fold == 1, d.us * 3, d.us))
+    names = list(TRUTH)
+    held, again = (moe.fit_frame(x, base, names, sizes=(400, 400))[1] for x in (d, spoiled))
+    assert (held[fold == 1] == again[fold == 1]).all()
+    assert (held[fold == 0] != again[fold == 0]).any()

@@ -296,6 +296,7 @@ def test_deepseek_v41_drafts_with_experts_of_their_own_number() -> None:
     graph = derived(DEEPSEEK_V41)
     drafter = graph["speculator"]
     assert (drafter["method"], drafter["num_spec_tokens"], drafter["markov_rank"]) == ("dspark", 5, 7)
+    assert drafter["stack"] == {"pattern": ["dspark_window_moe"], "repeat": 1}
     assert drafter["hidden_taps"] == [0, 2, 3]
     assert drafter["draft_vocab_size"] == 1000
     own, target = kind(graph, "dspark_window_moe"), kind(graph, "window_moe")
@@ -440,3 +441,38 @@ def test_glm_5_next_refuses_layer_types_it_does_not_know_and_indexers_without_a_
         derived({**GLM_5_NEXT, "layer_types": ["mamba"] * 4})
     with pytest.raises(DocumentError, match="q_lora_rank is required"):
         derived({**GLM_5_NEXT, "q_lora_rank": None})
+
+
+# --- layers told apart by lists and patterns -------------------------------------------------------------------------
+
+
+def test_an_indexer_pattern_says_who_scores_whatever_the_frequency() -> None:
+    graph = derived({**small.DSA, "index_topk_pattern": "FSSF", "index_topk_freq": 1, "num_nextn_predict_layers": 0})
+    assert unfold(graph["stack"]) == ["dsa_dense", "dsa_shared_moe", "dsa_shared_moe", "dsa_moe"]
+
+
+def test_indexer_types_must_agree_with_the_frequency() -> None:
+    stated = {**small.DSA, "index_topk_freq": 2, "index_skip_topk_offset": 2}
+    types = ["full", "full", "shared", "full"]
+    agreeing = {**stated, "indexer_types": types}
+    assert derived(agreeing)["stack"] == derived(stated)["stack"]
+    with pytest.raises(DocumentError, match="indexer_types contradicts index_topk_freq and its offset at layer 2"):
+        derived({**stated, "indexer_types": ["full"] * 4})
+
+
+def test_delta_net_layers_are_where_layer_types_puts_them() -> None:
+    types = ["full_attention", "linear_attention", "linear_attention", "full_attention"]
+    graph = derived({**small.QWEN3_NEXT, "layer_types": types})
+    assert unfold(graph["stack"]) == ["full_moe", "gdn_moe", "gdn_moe", "full_moe"]
+
+
+def test_an_encoder_that_states_no_size_is_not_counted() -> None:
+    outer = {"architectures": ["Qwen3VLForConditionalGeneration"], "text_config": small.QWEN3}
+    silent = {**outer, "vision_config": {"model_type": "qwen3_vl", "hidden_size": 8, "depth": 2}}
+    assert "encoder_parameters" not in derived(silent)["global"]
+    assert derived(silent)["modality"] == "text_decoder_of_multimodal"
+
+
+def test_lists_must_be_lists() -> None:
+    with pytest.raises(DocumentError, match="kv_source_layer_ids must be a list, not int"):
+        derived({**DEEPSEEK_V41, "kv_source_layer_ids": 1})

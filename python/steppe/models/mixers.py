@@ -26,24 +26,20 @@ class Gqa:
     n_kv: int
     d_h: int
     qk_norm: bool = False
-    gate: bool = False
     window: int | None = None
     rope: bool = True
 
 
 def attention(block: Block, a: Gqa) -> None:
-    """qkv, norms and rope on q and k, attention, output gate, output projection, reduction over tensor ranks."""
+    """qkv, norms and rope on q and k, attention, output projection, reduction over tensor ranks."""
     weight = block.quant.linear(*(f"{a.module}.{name}" for name in ("q_proj", "k_proj", "v_proj")))
-    gates = a.n_q if a.gate else 0
-    block.gemm("qkv", (a.n_q + gates + 2 * a.n_kv) * a.d_h, a.hidden, weight)
+    block.gemm("qkv", (a.n_q + 2 * a.n_kv) * a.d_h, a.hidden, weight)
     qk_bytes = 4 * (a.n_q + a.n_kv) * a.d_h
     if a.qk_norm:
         block.elementwise("qk_norm", qk_bytes)
     if a.rope:
         block.elementwise("rope", qk_bytes)
     attend(block, a)
-    if a.gate:
-        block.elementwise("attn_gate", 6 * a.n_q * a.d_h)
     block.gemm("out", a.hidden, a.n_q * a.d_h, block.quant.linear(f"{a.module}.o_proj"))
     block.reduce("reduce_mixer")
 

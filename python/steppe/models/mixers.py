@@ -15,7 +15,6 @@ class Gqa:
     Args:
         module: the checkpoint's name of it, e.g. `layers.3.self_attn`.
         qk_norm: normalise q and k per head before rope.
-        gate: the q projection also makes an output gate of the same width.
         window: attend to that many last tokens only.
         rope: rotate q and k (a few layers of some models do not).
     """

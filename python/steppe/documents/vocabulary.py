@@ -1,4 +1,5 @@
-"""The words a document may use, each set in one place.
+"""The words a document may use, each set in one place. Cache dtypes, connectors and quantizations are the engine's own
+(`steppe.engine`): a name outside those is the engine's to refuse, not the document's.
 
 Engine words cite vLLM v0.31.0; the words it has since removed stay accepted, because documents written for earlier
 releases carry them and the resolution records what runs instead.
@@ -91,88 +92,6 @@ SpeculativeMethod = Literal[
     "step3p5_mtp",
 ]
 
-# vllm/model_executor/layers/quantization/__init__.py:15-49.
-QUANTIZATIONS = frozenset(
-    [
-        "awq",
-        "auto_awq",
-        "fp8",
-        "fbgemm_fp8",
-        "fp_quant",
-        "modelopt",
-        "modelopt_fp4",
-        "modelopt_mxfp8",
-        "modelopt_mixed",
-        "auto_gptq",
-        "gptq",
-        "gptq_marlin",
-        "awq_marlin",
-        "humming",
-        "compressed-tensors",
-        "experts_int8",
-        "quark",
-        "moe_wna16",
-        "torchao",
-        "inc",
-        "mxfp4",
-        "gpt_oss_mxfp4",
-        "deepseek_v4_fp8",
-        "online",
-        "fp8_per_tensor",
-        "fp8_per_block",
-        "fp8_per_channel",
-        "int8_per_channel_weight_only",
-        "nvfp4_per_token",
-        "mxfp8",
-    ]
-)
-
-# vllm/config/cache.py:39-58. A name outside it is the engine's to refuse, not the document's.
-CACHE_DTYPES = frozenset(
-    [
-        "auto",
-        "float16",
-        "bfloat16",
-        "fp8",
-        "fp8_e4m3",
-        "fp8_e5m2",
-        "fp8_inc",
-        "fp8_ds_mla",
-        "nvfp4_ds_mla",
-        "turboquant_k8v4",
-        "turboquant_4bit_nc",
-        "turboquant_k3v4_nc",
-        "turboquant_3bit_nc",
-        "int4_per_token_head",
-        "int8_per_token_head",
-        "fp8_per_token_head",
-        "nvfp4",
-        "nvfp4_4over6",
-    ]
-)
-
-# vllm/distributed/kv_transfer/kv_connector/factory.py:153-249.
-CONNECTORS = frozenset(
-    [
-        "ExampleConnector",
-        "ExampleHiddenStatesConnector",
-        "LMCacheConnectorV1",
-        "LMCacheMPConnector",
-        "NixlConnector",
-        "NixlPullConnector",
-        "NixlPushConnector",
-        "MultiConnector",
-        "HiSparseConnector",
-        "MoRIIOConnector",
-        "OffloadingConnector",
-        "DecodeBenchConnector",
-        "MooncakeConnector",
-        "MooncakeStoreConnector",
-        "FlexKVConnectorV1",
-        "SimpleCPUOffloadConnector",
-        "HF3FSKVConnector",
-    ]
-)
 EVICTION_POLICIES = frozenset({"lru", "arc"})
 OffloadSpec = Literal["CPUOffloadingSpec", "TieringOffloadingSpec"]
 

@@ -9,18 +9,13 @@ from steppe.documents.coefficients import CoefficientSet
 from steppe.documents.deployment import Deployment, Pool
 from steppe.documents.graph import ModelGraph, Node
 from steppe.documents.problems import KeyPath, suggestion
-from steppe.documents.vocabulary import (
-    CACHE_DTYPES,
-    COLLECTIVES,
-    CONNECTORS,
-    EMIT_CONDITIONS,
-    EVICTION_POLICIES,
-    QUANTIZATIONS,
-)
+from steppe.documents.vocabulary import COLLECTIVES, EMIT_CONDITIONS, EVICTION_POLICIES
+from steppe.engine.v0_31.caches import CACHE_DTYPES
+from steppe.engine.v0_31.parallel import CUSTOM_ALL_REDUCE_WIDTHS
+from steppe.engine.v0_31.quantization import METHODS as QUANTIZATIONS
+from steppe.engine.v0_31.transfer import CONNECTORS
 
 Found = tuple[KeyPath, str]
-
-CUSTOM_ALL_REDUCE_WIDTHS = frozenset({2, 4, 6, 8, 16})  # vllm/distributed/device_communicators/custom_all_reduce.py:121
 
 
 def warnings_of(document: Any) -> list[Found]:

@@ -6,9 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from steppe.errors import DeploymentError
-from steppe.memory.notebook import in_gib, table
-
-GIB = float(1 << 30)
+from steppe.memory.notebook import GIB, in_gib, table
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from steppe.documents import Law, Node
 from steppe.plan.builder import GROUP_ROWS, NVLINK, PADDED, TOKENS, US, FeatureRef, PlanBuilder
-from steppe.plan.collectives import POINT_TO_POINT, Collectives
+from steppe.plan.collectives import OPS, POINT_TO_POINT, Collectives
 from steppe.plan.refined_laws import RefinedLaws, number
 from steppe.resolve.coefficients import Coefficients
 from steppe.resolve.resolved import Placement, Resolution
@@ -45,7 +45,7 @@ class RefinedCollectives(Collectives):
         if node.op == "AllReduce":
             self.tensor_all_reduce(node.role or "all-reduce", size, PADDED)
         else:
-            self.emit(node.role or node.op, _OPS[node.op], self.r.placements["tp"], PADDED, PADDED, size)
+            self.emit(node.role or node.op, OPS[node.op], self.r.placements["tp"], PADDED, PADDED, size)
         return launches
 
     def _sequence_parallel(self, node: Node) -> None:
@@ -202,6 +202,3 @@ def _protocols(law: Law) -> dict[str, float]:
 
 def _release(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split(".") if part.isdigit())
-
-
-_OPS = {"AllGather": "all_gather", "ReduceScatter": "reduce_scatter", "All2All": "alltoall", "AllReduce": "all_reduce"}
